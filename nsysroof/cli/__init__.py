@@ -1,0 +1,1 @@
+"""One module per command; they print and exit and do nothing else."""

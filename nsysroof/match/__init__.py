@@ -1,0 +1,1 @@
+"""Which kernel is which operator."""

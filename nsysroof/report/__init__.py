@@ -1,0 +1,1 @@
+"""One module per format; they render and compute nothing."""

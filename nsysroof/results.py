@@ -1,0 +1,444 @@
+"""The results as plain data: what crosses from the analysis to every report, file and gate.
+
+Each class is one object of the JSON described in the command line's contract; field names carry
+their unit. ``None`` means "not known", and a finding says why; it is never written as 0.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+FORMAT_VERSION = "1.0"
+"""Minor versions add fields, major versions break. 1.0: the first."""
+
+IDLE_CAUSES = (
+    "in_graph",
+    "between_graphs",
+    "host_late",
+    "sync",
+    "dependency",
+    "profiler",
+    "outside_steps",
+    "unknown",
+)
+
+
+class _Plain(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all result objects."""
+
+
+class Finding(_Plain, frozen=True, kw_only=True):
+    """Something the reader must know before the numbers; ``severity`` error trips ``--strict``."""
+
+    slug: str
+    severity: str  # error | warning | note
+    text: str
+    hint: str
+
+
+class CaptureDevice(_Plain, frozen=True, kw_only=True):
+    """One GPU of the capture; ``name`` is null where the export does not tell."""
+
+    gpu: int
+    name: str | None
+    kernels: int
+
+
+class CaptureProcess(_Plain, frozen=True, kw_only=True):
+    """One process that launched work or had kernels recorded."""
+
+    pid: int
+    launches: int
+    kernels: int
+
+
+class Capture(_Plain, frozen=True, kw_only=True):
+    """What a capture can answer: the verdict at the head of every report."""
+
+    nsys_version: str | None
+    schema_version: str | None
+    graph_mode: str  # node | graph | none | missing | unknown
+    trace_kind: str  # software | hardware | unknown
+    kernels: int
+    kernels_used: int
+    set_aside: int
+    set_aside_reasons: dict[str, int]
+    launches: int
+    graph_launches: int
+    graph_replays: int
+    graph_kernels: int
+    copies: int
+    fills: int
+    processes: int
+    process_list: list[CaptureProcess]
+    devices: list[CaptureDevice]
+    events_collected: int | None
+    events_found: int
+    findings: list[Finding]
+
+
+class PeakUsed(_Plain, frozen=True, kw_only=True):
+    """One peak that a bound was divided by: ``value`` per second, and where it comes from."""
+
+    key: str
+    value: float
+    source: str
+
+
+class Assumptions(_Plain, frozen=True, kw_only=True):
+    """Every input that the theory took, as given or as found."""
+
+    model: str | None = None
+    gpu: str | None = None
+    gpu_source: str | None = None
+    batch: int | None = None
+    context: list[int] | None = None
+    new_tokens: int | None = None
+    phase: str | None = None
+    weights: str | None = None
+    kv: str | None = None
+    activations: str | None = None
+    tp: int | None = None
+    ep: int | None = None
+    dp: int | None = None
+    experts: float | None = None
+    floor_us: float | None = None
+    floor_source: str | None = None
+    tokens_per_step: float | None = None
+    unprofiled_step_us: float | None = None
+    window_s: list[float] | None = None
+    window_anchor_ns: int | None = None
+    devices: list[int] | None = None
+    peaks: list[PeakUsed] = []
+    notes: list[str] = []
+
+
+class Coverage(_Plain, frozen=True, kw_only=True):
+    """The share that the theory explains, 0..1, of kernel time and of kernel launches.
+
+    The pair ``in_steps_*`` restricts both to the kernels of the analysed steps.
+    """
+
+    time_explained: float | None
+    count_explained: float | None
+    in_steps_time_explained: float | None = None
+    in_steps_count_explained: float | None = None
+
+
+class KernelWindow(_Plain, frozen=True, kw_only=True):
+    """The span from a GPU's first to its last kernel, with all activity clipped to it."""
+
+    start_ns: int
+    window_ns: int
+    no_kernel_ns: int
+    busy_ns: int
+    idle_ns: int | None
+
+
+class Timeline(_Plain, frozen=True, kw_only=True):
+    """The account of one GPU: window = sum - overlap + idle, exact to the nanosecond.
+
+    ``idle_ns`` and ``idle_by_cause`` are null where idle time cannot be known.
+    """
+
+    gpu: int
+    window_start_ns: int
+    window_ns: int
+    sum_ns: int
+    busy_ns: int
+    overlap_ns: int
+    idle_ns: int | None
+    kernel_busy_ns: int
+    copy_only_ns: int
+    idle_by_cause: dict[str, int] | None
+    kernel_window: KernelWindow | None = None
+
+
+class Gap(_Plain, frozen=True, kw_only=True):
+    """One stretch of idle time with one cause; ``cause`` is null where it cannot be judged."""
+
+    gpu: int
+    start_ns: int
+    end_ns: int
+    cause: str | None
+    before: str
+    after: str
+    position: str  # in step | between steps | outside steps | no steps
+
+
+class Phase(_Plain, frozen=True, kw_only=True):
+    """The steps of one phase: prefill, decode, mixed or other."""
+
+    phase: str
+    count: int
+    total_ns: int
+
+
+class Spread(_Plain, frozen=True, kw_only=True):
+    """A distribution in ns by nearest rank, so that each value was measured."""
+
+    p10: int
+    p50: int
+    p90: int
+    min: int
+    max: int
+
+
+class Steps(_Plain, frozen=True, kw_only=True):
+    """The steps found; ``source`` is null and ``count`` 0 where none were."""
+
+    count: int
+    source: str | None  # nvtx | graph | pattern | user
+    phase: str | None
+    wall_ns: Spread | None
+
+
+class Budget(_Plain, frozen=True, kw_only=True):
+    """The step with the median wall time on the lowest GPU analysed, in integer ns.
+
+    wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance.
+    """
+
+    gpu: int
+    step: int
+    wall_ns: int
+    bound_ns: int
+    over_bound_ns: int
+    fixed_ns: int
+    unexplained_ns: int
+    copy_ns: int
+    idle_ns: int
+    overlap_ns: int
+
+
+class StepBounds(_Plain, frozen=True, kw_only=True):
+    """The floors of one step beside what was measured, in ns.
+
+    ``serial_ns`` is the sum over kernels of max(FLOP/peak, bytes/bandwidth) (method 1);
+    ``hard_ns`` the largest of the summed resources (method 2); ``weights_once_ns`` the weights
+    and the KV cache read once.
+    """
+
+    measured_ns: int | None
+    serial_ns: float | None
+    hard_ns: float | None
+    weights_once_ns: float | None
+    tokens: float | None
+    tokens_per_s: float | None
+    tokens_per_s_bound: float | None
+
+
+class OperatorBytes(_Plain, frozen=True, kw_only=True):
+    """Bytes of one operator instance by kind."""
+
+    weight: int = 0
+    scale: int = 0
+    act_read: int = 0
+    act_write: int = 0
+    kv_read: int = 0
+    kv_write: int = 0
+    state: int = 0
+    link: int = 0
+
+
+class OperatorRow(_Plain, frozen=True, kw_only=True):
+    """One operator of the model, measured against its bound; times of one instance in ns.
+
+    ``ratio`` = measured / bound; ``reachable_ratio`` = measured / reachable, null without
+    measured roofs; ``excess_ns_per_step`` is what would be won back per step at the bound.
+    """
+
+    role: str
+    kind: str
+    instances_per_step: float
+    reads_per_step: float | None
+    kernels: list[str]
+    measured_ns: int
+    main_ns: int
+    p10_ns: int
+    p90_ns: int
+    min_ns: int
+    advance_ns: int
+    bound_ns: float | None
+    min_bound_ns: float | None
+    reachable_ns: float | None
+    floor_ns: float | None
+    limiter: str | None  # memory | compute | link | latency
+    ratio: float | None
+    reachable_ratio: float | None
+    excess_ns_per_step: float | None
+    flop: int
+    bytes: OperatorBytes
+    intensity: float | None
+    dtype: str
+    evidence: str  # model | nvtx-shape | launch-geometry | copy-record | rule
+    confidence: str  # high | medium | low
+    formula: str
+    inputs: dict[str, int | float | str]
+    notes: list[str]
+
+
+class KernelRow(_Plain, frozen=True, kw_only=True):
+    """One distinct (name, grid, block, role); ``role`` is null where there is no operator."""
+
+    name: str
+    klass: str = msgspec.field(name="class")
+    grid: list[int]
+    block: list[int]
+    instances: int
+    total_ns: int
+    p50_ns: int
+    min_ns: int
+    max_ns: int
+    role: str | None
+    ratio: float | None
+
+
+class UnexplainedRow(_Plain, frozen=True, kw_only=True):
+    """Kernels without an operator; ``share`` of all kernel time, 0..1."""
+
+    name: str
+    klass: str = msgspec.field(name="class")
+    grid: list[int]
+    instances: int
+    total_ns: int
+    share: float
+    hint: str
+
+
+class ImpossibleRow(_Plain, frozen=True, kw_only=True):
+    """An operator measured below its bound; ``hard`` where it is below the minimum bound too."""
+
+    role: str
+    ratio: float
+    hard: bool
+    likely_cause: str
+    evidence: str
+
+
+class LinkRow(_Plain, frozen=True, kw_only=True):
+    """All copies of one kind against the peak of the link they cross."""
+
+    kind: str  # h2d | d2h | d2d | p2p | nvlink | c2c
+    gpu: int
+    copies: int
+    bytes: int
+    busy_ns: int
+    bytes_per_s: float | None
+    peak_bytes_per_s: float | None
+    ratio: float | None
+    note: str = ""
+
+
+class Host(_Plain, frozen=True, kw_only=True):
+    """What the host did: evidence for causes, never time to win back."""
+
+    launch_calls: int
+    launch_ns: int
+    sync_ns: int
+
+
+class Report(_Plain, frozen=True, kw_only=True):
+    """The answer of ``analyze``: saved, rendered, compared and gated as it is."""
+
+    format: str = "nsysroof-report"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    capture: Capture
+    assumptions: Assumptions
+    coverage: Coverage
+    timeline: list[Timeline]
+    phases: list[Phase]
+    steps: Steps
+    budget: Budget | None
+    step_bounds: StepBounds | None
+    operators: list[OperatorRow]
+    kernels: list[KernelRow]
+    gaps: list[Gap]
+    unexplained: list[UnexplainedRow]
+    impossible: list[ImpossibleRow]
+    links: list[LinkRow]
+    host: Host
+    findings: list[Finding]
+
+
+class EstimateRow(_Plain, frozen=True, kw_only=True):
+    """One operator of a step in theory; ``count`` instances of it run per step."""
+
+    role: str
+    kind: str
+    count: int
+    flop: int
+    bytes: OperatorBytes
+    bound_ns: float
+    min_bound_ns: float | None
+    limiter: str
+    intensity: float | None
+    dtype: str
+    formula: str
+    inputs: dict[str, int | float | str]
+
+
+class EstimateLayer(_Plain, frozen=True, kw_only=True):
+    """One repeating layer: weights and KV of its matmuls and attention, and their time.
+
+    Activations come on top: ``activation_bytes`` of the same operators, which small steps keep
+    in L2, and ``bound_with_activations_ns`` with them read from and written to memory.
+    """
+
+    layers: int
+    bytes: int
+    bound_ns: float
+    activation_bytes: int
+    bound_with_activations_ns: float
+    small_kernels: int
+
+
+class EstimateStep(_Plain, frozen=True, kw_only=True):
+    """One step in theory, ns; tokens per second follow from ``serial_ns``.
+
+    ``serial_ns``: matmuls, attention and LM head one after another, weights and KV (method 1).
+    ``hard_ns``: max(sum FLOP/peak, sum bytes/bandwidth, sum link/link peak) over every operator.
+    ``weights_once_ns``: every weight and KV byte read once (method 2 in one line).
+    ``small_kernels_ns``: the other kernels of all layers at the latency floor.
+    """
+
+    serial_ns: float
+    serial_with_activations_ns: float
+    hard_ns: float
+    weights_once_ns: float
+    small_kernels_ns: float | None
+    tokens: float
+    tokens_per_s: float
+    tokens_per_s_with_small_kernels: float | None
+    bytes: int
+    flop: int
+
+
+class EstimateMemory(_Plain, frozen=True, kw_only=True):
+    """What must fit: bytes of all weights and of the KV cache over all GPUs, and GPUs for them.
+
+    ``gpus_needed`` is null where the capacity of the GPU is not known.
+    """
+
+    weight_bytes: int
+    kv_bytes: int
+    capacity_bytes: int | None
+    gpus_needed: int | None
+
+
+class Estimate(_Plain, frozen=True, kw_only=True):
+    """The answer of ``estimate``: the best a model can do on a GPU."""
+
+    format: str = "nsysroof-estimate"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    assumptions: Assumptions
+    operators: list[EstimateRow]
+    layer: EstimateLayer
+    step: EstimateStep
+    memory: EstimateMemory
+    ridge: dict[str, float]
+    experts: dict[str, float] | None
+    parameters: dict[str, int]
+    notes: list[str]

@@ -1,0 +1,1 @@
+"""What the hardware and the model allow, without a trace."""

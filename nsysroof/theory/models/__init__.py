@@ -1,0 +1,1 @@
+"""From a config.json to the operators of one step."""

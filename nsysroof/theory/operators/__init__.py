@@ -1,0 +1,1 @@
+"""The cost of each kind of operator, next to its formula."""
