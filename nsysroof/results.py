@@ -11,6 +11,9 @@ import msgspec
 FORMAT_VERSION = "1.0"
 """Minor versions add fields, major versions break. 1.0: the first."""
 
+SEVERITIES = ("error", "warning", "note")
+"""What a finding can be, the worst first."""
+
 IDLE_CAUSES = (
     "in_graph",
     "between_graphs",
@@ -124,6 +127,11 @@ class Coverage(_Plain, frozen=True, kw_only=True):
     in_steps_time_explained: float | None = None
     in_steps_count_explained: float | None = None
 
+    @property
+    def time_unexplained(self) -> float | None:
+        """The share of kernel time without a theory, null where coverage is not known."""
+        return None if self.time_explained is None else 1 - self.time_explained
+
 
 class KernelWindow(_Plain, frozen=True, kw_only=True):
     """The span from a GPU's first to its last kernel, with all activity clipped to it."""
@@ -153,6 +161,10 @@ class Timeline(_Plain, frozen=True, kw_only=True):
     idle_by_cause: dict[str, int] | None
     kernel_window: KernelWindow | None = None
 
+    def share(self, ns: int | None) -> float | None:
+        """Return the share of the window that ``ns`` is, null for an empty window."""
+        return None if ns is None or self.window_ns == 0 else ns / self.window_ns
+
 
 class Gap(_Plain, frozen=True, kw_only=True):
     """One stretch of idle time with one cause; ``cause`` is null where it cannot be judged."""
@@ -164,6 +176,11 @@ class Gap(_Plain, frozen=True, kw_only=True):
     before: str
     after: str
     position: str  # in step | between steps | outside steps | no steps
+
+    @property
+    def idle_ns(self) -> int:
+        """How long the GPU idled."""
+        return self.end_ns - self.start_ns
 
 
 class Phase(_Plain, frozen=True, kw_only=True):
@@ -210,6 +227,10 @@ class Budget(_Plain, frozen=True, kw_only=True):
     idle_ns: int
     overlap_ns: int
 
+    def share(self, ns: int) -> float | None:
+        """Return the share of the wall time that ``ns`` is, null for an empty step."""
+        return ns / self.wall_ns if self.wall_ns else None
+
 
 class StepBounds(_Plain, frozen=True, kw_only=True):
     """The floors of one step beside what was measured, in ns.
@@ -226,6 +247,16 @@ class StepBounds(_Plain, frozen=True, kw_only=True):
     tokens: float | None
     tokens_per_s: float | None
     tokens_per_s_bound: float | None
+
+    def over(self, bound_ns: float | None) -> float | None:
+        """Return measured / bound, null where either is not known.
+
+        >>> bounds = StepBounds(measured_ns=300, serial_ns=200.0, hard_ns=None,
+        ...     weights_once_ns=None, tokens=None, tokens_per_s=None, tokens_per_s_bound=None)
+        >>> bounds.over(bounds.serial_ns), bounds.over(bounds.hard_ns)
+        (1.5, None)
+        """
+        return None if self.measured_ns is None or not bound_ns else self.measured_ns / bound_ns
 
 
 class OperatorBytes(_Plain, frozen=True, kw_only=True):
@@ -360,6 +391,16 @@ class Report(_Plain, frozen=True, kw_only=True):
     links: list[LinkRow]
     host: Host
     findings: list[Finding]
+
+    def all_findings(self) -> list[Finding]:
+        """Return the findings of the capture and of the analysis once each, errors first."""
+        once = dict.fromkeys([*self.capture.findings, *self.findings])
+        return sorted(once, key=lambda finding: SEVERITIES.index(finding.severity))
+
+    def per_step(self, ns: int) -> float | None:
+        """Return ``ns`` of a whole window per step of any phase, null where there are none."""
+        steps = sum(phase.count for phase in self.phases)
+        return ns / steps if steps else None
 
 
 class EstimateRow(_Plain, frozen=True, kw_only=True):
