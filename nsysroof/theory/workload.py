@@ -1,0 +1,229 @@
+"""What one step works on: its sequences, the formats it runs in and how many GPUs share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nsysroof.errors import UsageError
+
+PHASES = ("decode", "prefill")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One step of one model replica.
+
+    A count that divides work over GPUs (``tp``, ``ep``, ``dp``) makes every cost that of one GPU.
+
+    Attributes:
+        phase: ``decode`` or ``prefill``.
+        contexts: KV length of each sequence including the step's new tokens. With data-parallel
+            attention (``dp`` > 1) these are the sequences of one rank.
+        new_tokens: New tokens of each sequence. None: one in decode, the whole context in prefill.
+        weights: Weight format of the linear layers that quantisation covers; None: as the model's
+            configuration says.
+        kv: Format of the KV cache; None: the configuration's, else the model's dtype.
+        activations: Format of the inputs of the linear layers; None: what the weight format
+            computes in.
+        tp: Tensor-parallel GPUs.
+        ep: GPUs that share the experts. With ``ep`` > 1 the tokens of all ``dp`` ranks meet in the
+            experts, and ``tp * dp / ep`` GPUs split each expert.
+        dp: Data-parallel attention ranks; with ``ep`` 1 they are replicas that never meet.
+        experts: Distinct experts observed per layer on this GPU; None: the expectation.
+        tokens_per_step: Tokens that one step yields over all its sequences; None: one per sequence
+            in decode.
+        expert_misses: Experts loaded from the host per layer; None: all are resident.
+
+    >>> step = Workload.create(context=4096)
+    >>> step.batch, step.tokens, step.phase, step.contexts
+    (1, 1, 'decode', (4096,))
+    """
+
+    phase: str = "decode"
+    contexts: tuple[int, ...]
+    new_tokens: int | None = None
+    weights: str | None = None
+    kv: str | None = None
+    activations: str | None = None
+    tp: int = 1
+    ep: int = 1
+    dp: int = 1
+    experts: float | None = None
+    tokens_per_step: float | None = None
+    expert_misses: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a step that cannot exist."""
+        if self.phase not in PHASES:
+            raise _usage(
+                f"unknown phase {self.phase!r}", f"use one of: {', '.join(PHASES)}", "--phase"
+            )
+        if not self.contexts:
+            raise _usage("no sequence to work on", "give --batch and --context", "--context")
+        for option, count in (("--tp", self.tp), ("--ep", self.ep), ("--dp", self.dp)):
+            if count < 1:
+                raise _usage(f"{option} is {count}", "give a number of GPUs, 1 or more", option)
+        for option, value in (
+            ("--new-tokens", self.new_tokens),
+            ("--experts", self.experts),
+            ("--tokens-per-step", self.tokens_per_step),
+        ):
+            if value is not None and value <= 0:
+                raise _usage(f"{option} is {value}", "give a positive number", option)
+        if self.expert_misses is not None and self.expert_misses < 0:
+            raise _usage(
+                f"--expert-misses is {self.expert_misses}", "give 0 or more", "--expert-misses"
+            )
+        shortest = min(self.contexts)
+        if shortest < (self.new_tokens or 1):
+            raise _usage(
+                f"a context of {shortest} cannot hold {self.new_tokens or 1} new tokens",
+                "a context is the KV length including the step's new tokens",
+                "--context",
+            )
+        if self.ep > 1 and (self.tp * self.dp) % self.ep:
+            raise _usage(
+                f"ep {self.ep} does not divide the {self.tp * self.dp} GPUs of tp x dp",
+                "give an --ep that divides tp x dp",
+                "--ep",
+            )
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        phase: str = "decode",
+        batch: int | None = None,
+        context: int | str | Sequence[int],
+        new_tokens: int | None = None,
+        weights: str | None = None,
+        kv: str | None = None,
+        activations: str | None = None,
+        tp: int = 1,
+        ep: int = 1,
+        dp: int = 1,
+        experts: float | None = None,
+        tokens_per_step: float | None = None,
+        expert_misses: float | None = None,
+    ) -> Workload:
+        """Return a workload from a batch and one context, or from a list of contexts.
+
+        Args:
+            phase: ``decode`` or ``prefill``.
+            batch: Sequences; None: as many as contexts are given.
+            context: One KV length for all sequences, or one for each (``"100,200"`` or a list).
+            new_tokens: New tokens of each sequence.
+            weights: Weight format.
+            kv: KV-cache format.
+            activations: Input format of the linear layers.
+            tp: Tensor-parallel GPUs.
+            ep: Expert-parallel GPUs.
+            dp: Data-parallel attention ranks.
+            experts: Distinct experts observed per layer.
+            tokens_per_step: Tokens that one step yields.
+            expert_misses: Experts loaded from the host per layer.
+
+        Raises:
+            UsageError: The values do not make a step.
+
+        >>> Workload.create(context="100,200", batch=2).contexts
+        (100, 200)
+        >>> Workload.create(phase="prefill", context=512, new_tokens=128).queries
+        (128,)
+        """
+        lengths = parse_contexts(context)
+        if batch is not None and batch < 1:
+            raise _usage(f"--batch is {batch}", "give 1 or more sequences", "--batch")
+        if len(lengths) == 1:
+            lengths = lengths * (batch or 1)
+        elif batch is not None and batch != len(lengths):
+            raise _usage(
+                f"{len(lengths)} contexts for a batch of {batch}",
+                "give one context for all sequences, or one for each",
+                "--context",
+            )
+        return cls(
+            phase=phase,
+            contexts=lengths,
+            new_tokens=new_tokens,
+            weights=weights,
+            kv=kv,
+            activations=activations,
+            tp=tp,
+            ep=ep,
+            dp=dp,
+            experts=experts,
+            tokens_per_step=tokens_per_step,
+            expert_misses=expert_misses,
+        )
+
+    @property
+    def batch(self) -> int:
+        """Sequences of the step."""
+        return len(self.contexts)
+
+    @property
+    def queries(self) -> tuple[int, ...]:
+        """New tokens of each sequence."""
+        if self.new_tokens is not None:
+            return (self.new_tokens,) * self.batch
+        return self.contexts if self.phase == "prefill" else (1,) * self.batch
+
+    @property
+    def prefixes(self) -> tuple[int, ...]:
+        """Tokens of each sequence that were in the cache before the step."""
+        return tuple(s - q for s, q in zip(self.contexts, self.queries, strict=True))
+
+    @property
+    def tokens(self) -> int:
+        """Rows of every matrix of the step: new tokens over all sequences."""
+        return sum(self.queries)
+
+    @property
+    def logit_rows(self) -> int:
+        """Rows that need logits: every new token in decode, the last one of a prompt in prefill."""
+        return self.tokens if self.phase == "decode" else self.batch
+
+    @property
+    def expert_tokens(self) -> int:
+        """Tokens that are routed together: those of all ranks where experts are shared."""
+        return self.tokens * (self.dp if self.ep > 1 else 1)
+
+    @property
+    def yielded_tokens(self) -> float:
+        """Tokens that the step produces, for a rate."""
+        if self.tokens_per_step is not None:
+            return self.tokens_per_step
+        return float(self.batch if self.phase == "decode" else self.tokens)
+
+
+def parse_contexts(context: int | str | Sequence[int]) -> tuple[int, ...]:
+    """Return the KV lengths that an option or an argument spells.
+
+    Raises:
+        UsageError: Not a list of positive integers.
+
+    >>> parse_contexts("4096"), parse_contexts([1, 2])
+    ((4096,), (1, 2))
+    """
+    if isinstance(context, int):
+        lengths = (context,)
+    elif isinstance(context, str):
+        try:
+            lengths = tuple(int(part) for part in context.split(","))
+        except ValueError:
+            raise _usage(
+                f"cannot read {context!r} as context lengths",
+                "give one length, or one per sequence: 4096 or 512,1024",
+                "--context",
+            ) from None
+    else:
+        lengths = tuple(context)
+    if any(length < 1 for length in lengths):
+        raise _usage(f"a context of {min(lengths)}", "give lengths of 1 or more", "--context")
+    return lengths
+
+
+def _usage(message: str, hint: str, option: str) -> UsageError:
+    return UsageError(message, hint=hint, slug="bad-workload", where=option)
