@@ -1,0 +1,71 @@
+"""The account of each GPU: window = sum - overlap + idle, to the nanosecond."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from nsysroof.results import IDLE_CAUSES, KernelWindow, Timeline
+from nsysroof.timeline.activity import Activity
+from nsysroof.timeline.gaps import sum_causes
+from nsysroof.timeline.intervals import Intervals, union
+
+
+def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -> list[Timeline]:
+    """Return one account per GPU, in the order of the GPUs.
+
+    Args:
+        activities: Schema ``ACTIVITIES``; the window runs from its first start to its last end.
+        gaps: Schema ``GAPS``, found from the same activities.
+        idle_known: False where the capture hides work, so that what looks idle may be busy.
+    """
+    rows = []
+    for (gpu,), part in activities.partition_by("gpu", as_dict=True, maintain_order=True).items():
+        busy = _union(part)
+        start, end = _first_to_last(part)
+        total = int((part["end_ns"] - part["start_ns"]).sum())
+        running = part.filter(
+            pl.col("activity").is_in([int(Activity.KERNEL), int(Activity.REPLAY)])
+        )
+        kernel_busy = _union(running).total_ns
+        own_gaps = gaps.filter(pl.col("gpu") == gpu)
+        rows.append(
+            Timeline(
+                gpu=int(str(gpu)),
+                window_start_ns=start,
+                window_ns=end - start,
+                sum_ns=total,
+                busy_ns=busy.total_ns,
+                overlap_ns=total - busy.total_ns,
+                idle_ns=end - start - busy.total_ns if idle_known else None,
+                kernel_busy_ns=kernel_busy,
+                copy_only_ns=busy.total_ns - kernel_busy,
+                idle_by_cause=sum_causes(own_gaps, IDLE_CAUSES) if idle_known else None,
+                kernel_window=_kernel_window(part, busy, idle_known=idle_known),
+            )
+        )
+    return rows
+
+
+def _kernel_window(part: pl.DataFrame, busy: Intervals, *, idle_known: bool) -> KernelWindow | None:
+    kernels = part.filter(pl.col("activity") == int(Activity.KERNEL))
+    if not kernels.height:
+        return None
+    kernel_busy = _union(kernels)
+    start, end = _first_to_last(kernels)
+    busy_ns = busy.clip(start, end).total_ns
+    return KernelWindow(
+        start_ns=start,
+        window_ns=end - start,
+        no_kernel_ns=end - start - kernel_busy.total_ns,
+        busy_ns=busy_ns,
+        idle_ns=end - start - busy_ns if idle_known else None,
+    )
+
+
+def _first_to_last(part: pl.DataFrame) -> tuple[int, int]:
+    start, end = part.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    return int(start), int(end)
+
+
+def _union(part: pl.DataFrame) -> Intervals:
+    return union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy())

@@ -1,0 +1,85 @@
+"""Where a sequence repeats: the cycles of a run, told from the layers inside each cycle."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+_ALIKE = 0.02  # two stretches hold the same if their lengths differ by no more
+_REGULAR = 0.75  # share of alike stretches that makes a symbol a landmark
+_MIN_REPEATS = 2  # equal stretches needed; fewer prove nothing
+_MIN_LAYERS = 6  # a step repeats its layers; what repeats nothing inside is itself a layer
+
+
+def find_cycles(
+    symbols: npt.NDArray[np.integer],
+    idle_before: npt.NDArray[np.int64],
+    *,
+    layers: int | None,
+    layered: bool,
+) -> npt.NDArray[np.intp]:
+    """Return the positions where the cycles of a sequence begin, empty where none repeats.
+
+    A landmark is a symbol whose occurrences lie equally far apart. Symbols of a layer are no
+    landmarks: their stretches are equal but for one in every so many, which crosses the boundary
+    of the step. Of the landmarks the most frequent set the cycle (a rarer one would join several
+    steps), and of those the one after the longest typical idle time begins it.
+
+    Args:
+        symbols: One integer per kernel or replay, in order of start.
+        idle_before: Idle ns before each.
+        layers: Layers of the model, if known; a symbol with that many occurrences between two
+            boundaries belongs to a layer.
+        layered: Whether a cycle must repeat something inside, as the layers of a step do.
+
+    >>> step = [9, *[1, 2, 3] * 6, 8]
+    >>> idle = np.zeros(100, np.int64)
+    >>> find_cycles(np.array(step * 5), idle, layers=None, layered=True).tolist()
+    [0, 20, 40, 60, 80]
+    >>> find_cycles(np.array([1, 2, 3] * 8), idle[:24], layers=None, layered=True).tolist()
+    []
+    """
+    none = np.empty(0, dtype=np.intp)
+    if symbols.size <= _MIN_REPEATS:
+        return none
+    kinds, at = np.unique(symbols, return_inverse=True)
+    order = np.argsort(at, kind="stable")
+    bounds = np.searchsorted(at[order], np.arange(kinds.size + 1))
+    landmarks = []
+    for kind in range(kinds.size):
+        places = order[bounds[kind] : bounds[kind + 1]]
+        if places.size <= _MIN_REPEATS or not _is_landmark(np.diff(places), layers):
+            continue
+        if not layered or _multiplicity(at[places[0] : places[1]]) >= _MIN_LAYERS:
+            landmarks.append(places)
+    if not landmarks:
+        return none
+    most = max(places.size for places in landmarks)
+    peers = [places for places in landmarks if places.size >= most - 1]
+    return max(peers, key=lambda places: (float(np.median(idle_before[places])), -int(places[0])))
+
+
+def _multiplicity(symbols: npt.NDArray[np.intp]) -> float:
+    """Return how often the typical row's symbol occurs in a stretch: the layers of a step."""
+    counts = np.bincount(symbols)
+    return float(np.median(counts[symbols]))
+
+
+def _is_landmark(lengths: npt.NDArray[np.intp], layers: int | None) -> bool:
+    typical = float(np.median(lengths))
+    odd = np.flatnonzero(np.abs(lengths - typical) > _ALIKE * typical)
+    if lengths.size - odd.size < max(_MIN_REPEATS, _REGULAR * lengths.size):
+        return False
+    if layers is not None and lengths.size + 1 == layers:
+        return False  # the layers of a single step
+    if not odd.size:
+        return True
+    runs = np.diff(odd) - 1
+    head, tail = int(odd[0]), int(lengths.size - 1 - odd[-1])
+    inner = int(runs[0]) if runs.size else max(head, tail)
+    recurring = bool((runs == inner).all()) and head <= inner and tail <= inner
+    if runs.size == 0:
+        recurring = head == tail
+    if layers is not None and runs.size:
+        return inner + 1 != layers
+    return not recurring

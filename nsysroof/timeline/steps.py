@@ -1,0 +1,275 @@
+"""Steps of a run, never invented: from NVTX ranges, from graph replays, or from a pattern.
+
+A step runs from its first kernel to the first kernel of the next one; the last of a run to its
+last end. A run of steps ends at a hole longer than ten median steps and 100 ms.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from nsysroof.timeline.activity import Activity, launches_of
+from nsysroof.timeline.pattern import find_cycles
+from nsysroof.trace import Trace
+
+STEPS = pl.Schema(
+    {
+        "gpu": pl.UInt16(),
+        "step": pl.UInt32(),  # counts from 0 on each GPU
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "source": pl.String(),
+        "replayed": pl.Boolean(),  # a graph replay is part of it
+    }
+)
+_HOLE_STEPS = 10
+_HOLE_NS = 100_000_000
+
+
+class StepSource(StrEnum):
+    """What showed where a step begins."""
+
+    NVTX = "nvtx"
+    GRAPH = "graph"
+    PATTERN = "pattern"
+
+
+def find_steps(
+    trace: Trace,
+    activities: pl.DataFrame,
+    *,
+    step_range: str | None,
+    layers: int | None,
+) -> pl.DataFrame:
+    """Return the steps of every GPU, or an empty frame where nothing shows them.
+
+    Args:
+        trace: Where NVTX ranges and launch calls are read from.
+        activities: Schema ``ACTIVITIES``.
+        step_range: Regular expression for the NVTX ranges that are steps; only these count then.
+        layers: Number of layers of the model, if known: a pattern that repeats so often within
+            a longer one is a layer, not a step.
+
+    Returns:
+        A frame with the schema ``STEPS``, sorted by GPU and start.
+    """
+    found = []
+    for (_,), rows in activities.partition_by("gpu", as_dict=True, maintain_order=True).items():
+        if step_range is not None:
+            starts, source = _starts_from_ranges(trace, rows, step_range), StepSource.NVTX
+        else:
+            starts, source = _starts_from_cycles(rows, layers)
+        if starts.size:
+            found.append(_windows(rows, starts, source))
+    return pl.concat(found) if found else pl.DataFrame(schema=STEPS)
+
+
+def find_runs(steps: pl.DataFrame) -> pl.DataFrame:
+    """Return ``gpu``, ``start_ns``, ``end_ns`` of each run of consecutive steps."""
+    broken = (pl.col("start_ns") != pl.col("end_ns").shift(1)).over("gpu").fill_null(value=True)
+    return (
+        steps.with_columns(_run=broken.cum_sum())
+        .group_by("gpu", "_run", maintain_order=True)
+        .agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        .select("gpu", "start_ns", "end_ns")
+    )
+
+
+def assign_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
+    """Return the step each row starts in, null outside; rows need ``gpu`` and ``start_ns``."""
+    if not steps.height:
+        return pl.Series("step", [None] * rows.height, dtype=pl.UInt32)
+    parts = []
+    windows = steps.partition_by("gpu", as_dict=True)
+    for (gpu,), part in rows.with_row_index("_row").partition_by("gpu", as_dict=True).items():
+        own = windows.get((gpu,))
+        if own is None:
+            parts.append(part.select("_row", step=pl.lit(None, dtype=pl.UInt32)))
+            continue
+        starts, ends = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+        times = part["start_ns"].to_numpy()
+        at = np.searchsorted(starts, times, side="right") - 1
+        inside = (at >= 0) & (times < ends[np.maximum(at, 0)])
+        step = pl.Series("step", own["step"].to_numpy()[np.maximum(at, 0)]).set(
+            pl.Series(~inside), None
+        )
+        parts.append(part.select("_row").with_columns(step))
+    return pl.concat(parts).sort("_row")["step"]
+
+
+def _starts_from_ranges(trace: Trace, rows: pl.DataFrame, step_range: str) -> npt.NDArray[np.int64]:
+    """Return the first kernel start of each matching range, by the launches inside it."""
+    pattern = re.compile(step_range)
+    texts = trace.ranges.filter(pl.col("end_ns").is_not_null())
+    wanted = [text for text in texts["text"].unique().to_list() if pattern.search(text)]
+    ranges = (
+        texts.filter(pl.col("text").is_in(wanted))
+        .select("pid", "tid", range_start="start_ns", range_end="end_ns")
+        .sort("pid", "tid", "range_start", "range_end")
+    )
+    # Of nested matches the outermost counts: one that ends before an earlier one is inside it.
+    outer = pl.col("range_end") > pl.col("range_end").cum_max().shift(1).over(
+        "pid", "tid"
+    ).fill_null(-(2**62))
+    ranges = ranges.filter(outer).with_row_index("range").sort("range_start")
+    calls = (
+        launches_of(trace, kinds=("kernel_launch", "graph_launch"))
+        .sort("start_ns")
+        .join_asof(
+            ranges,
+            left_on="start_ns",
+            right_on="range_start",
+            by=["pid", "tid"],
+            check_sortedness=False,
+        )
+        .filter(pl.col("start_ns") < pl.col("range_end"))
+        .select("pid", "correlation", "range")
+        .unique(["pid", "correlation"], keep="first", maintain_order=True)
+    )
+    kernels = rows.filter(
+        pl.col("activity").is_in([int(Activity.KERNEL), int(Activity.REPLAY)])
+    ).join(calls, on=["pid", "correlation"])
+    starts = kernels.group_by("range").agg(pl.col("start_ns").min())["start_ns"]
+    return starts.unique().sort().to_numpy()
+
+
+def _starts_from_cycles(
+    rows: pl.DataFrame, layers: int | None
+) -> tuple[npt.NDArray[np.int64], StepSource]:
+    """Return where cycles of replays or of kernels begin."""
+    running = rows.filter(pl.col("activity") != int(Activity.FILL))
+    if running["replayed"].any():
+        starts = _starts_from_replays(running)
+        if starts.size:
+            return starts, StepSource.GRAPH
+    kernels = running.filter(pl.col("activity") == int(Activity.KERNEL))
+    cycles = find_cycles(
+        kernels["name"].to_numpy(), _idle_before(kernels), layers=layers, layered=True
+    )
+    return kernels["start_ns"].to_numpy()[cycles], StepSource.PATTERN
+
+
+def _starts_from_replays(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """Return the first kernel of each step whose graphs were replayed.
+
+    Replays become one unit each, named by what they hold; a step then begins after the read-back
+    (a copy to the host) that ended the one before, or else after the longest idle stretch.
+    """
+    units = _units(rows)
+    replay_at = np.flatnonzero(units["is_replay"].to_numpy())
+    symbols = units["symbol"].to_numpy()
+    heads = _step_replays(symbols[replay_at], units["ns"].to_numpy()[replay_at])
+    heads = replay_at[heads]
+    kernel_like = units["kernel_like"].to_numpy()
+    readback = (units["copy_kind"] == "d2h").fill_null(value=False).to_numpy()
+    idle = _idle_before(units)
+    firsts: list[int] = []
+    previous_end = 0
+    for number, head in enumerate(heads.tolist()):
+        first = previous_end
+        if number:
+            between = np.arange(previous_end, head + 1)
+            copies = between[readback[between]]
+            first = int(copies[-1]) + 1 if copies.size else int(between[idle[between].argmax()])
+        kernel = np.flatnonzero(kernel_like[first : head + 1])
+        firsts.append(first + int(kernel[0]))
+        last = heads[number + 1] if number + 1 < heads.size else len(symbols)
+        inner = replay_at[(replay_at >= head) & (replay_at < last)]
+        previous_end = int(inner[-1]) + 1
+    return units["start_ns"].to_numpy()[firsts]
+
+
+def _units(rows: pl.DataFrame) -> pl.DataFrame:
+    """Collapse each replay to one row; other kernels and copies stay rows of their own."""
+    replay = pl.col("replayed") & pl.col("correlation").is_not_null()
+    # What a replay holds, in any order: a sum of hashes names it.
+    content = pl.col("name").fill_null(2**32 - 1).hash(seed=1)
+    replays = (
+        rows.filter(replay)
+        .group_by("pid", "correlation")
+        .agg(
+            pl.col("start_ns").min(),
+            pl.col("end_ns").max(),
+            (content.cast(pl.UInt64) // 2**20).sum().alias("symbol"),
+            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"),
+        )
+        .select(
+            "start_ns",
+            "end_ns",
+            "symbol",
+            "ns",
+            pl.lit(value=True).alias("is_replay"),
+            pl.lit(value=True).alias("kernel_like"),
+            pl.lit(None, dtype=pl.String).alias("copy_kind"),
+        )
+    )
+    others = rows.filter(~replay.fill_null(value=False)).select(
+        "start_ns",
+        "end_ns",
+        (content.cast(pl.UInt64) // 2**20).alias("symbol"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+        pl.lit(value=False).alias("is_replay"),
+        (pl.col("activity") == int(Activity.KERNEL)).alias("kernel_like"),
+        "copy_kind",
+    )
+    return pl.concat([replays, others]).sort("start_ns", "end_ns", "symbol")
+
+
+def _step_replays(
+    symbols: npt.NDArray[np.uint64], ns: npt.NDArray[np.int64]
+) -> npt.NDArray[np.intp]:
+    """Return which replays begin a step.
+
+    One graph per step: every replay of a whole-step graph does. Many graphs per step (a model
+    compiled piece by piece): the cycle in the sequence of graphs tells, and its first piece.
+    """
+    cycles = find_cycles(symbols, np.zeros(symbols.size, np.int64), layers=None, layered=False)
+    if not cycles.size:
+        heaviest = _heaviest(symbols, ns)
+        return np.flatnonzero(symbols == heaviest)
+    return cycles
+
+
+def _heaviest(symbols: npt.NDArray[np.uint64], ns: npt.NDArray[np.int64]) -> np.uint64:
+    kinds, at = np.unique(symbols, return_inverse=True)
+    return np.uint64(kinds[np.bincount(at, weights=ns).argmax()])
+
+
+def _idle_before(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """Return the idle ns before each row, 0 where something still ran."""
+    starts, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    if not starts.size:
+        return starts
+    reach = np.maximum.accumulate(ends)
+    return np.append(0, np.maximum(starts[1:] - reach[:-1], 0))
+
+
+def _windows(rows: pl.DataFrame, starts: npt.NDArray[np.int64], source: StepSource) -> pl.DataFrame:
+    """Make windows of the starts: each ends where the next begins, or at the end of its run."""
+    times, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+    reach = np.maximum.accumulate(ends)
+    before_next = np.searchsorted(times, np.append(starts[1:], np.iinfo(np.int64).max)) - 1
+    last_end = reach[before_next]
+    window_ends = np.append(starts[1:], last_end[-1])
+    if starts.size > 1:
+        hole = starts[1:] - last_end[:-1]
+        limit = max(_HOLE_STEPS * float(np.median(np.diff(starts))), float(_HOLE_NS))
+        window_ends[:-1] = np.where(hole > limit, last_end[:-1], starts[1:])
+    replay_starts = rows.filter(pl.col("replayed"))["start_ns"].to_numpy()
+    held = np.searchsorted(replay_starts, window_ends) > np.searchsorted(replay_starts, starts)
+    return pl.DataFrame(
+        {
+            "gpu": pl.Series([rows["gpu"][0]], dtype=pl.UInt16).new_from_index(0, starts.size),
+            "step": pl.Series(np.arange(starts.size, dtype=np.uint32)),
+            "start_ns": starts,
+            "end_ns": window_ends,
+            "source": pl.Series([str(source)]).new_from_index(0, starts.size),
+            "replayed": held,
+        },
+        schema=STEPS,
+    )
