@@ -271,10 +271,21 @@ class OperatorBytes(_Plain, frozen=True, kw_only=True):
     state: int = 0
     link: int = 0
 
+    @property
+    def memory(self) -> int:
+        """Bytes that cross the GPU's memory: every kind but ``link``.
+
+        >>> OperatorBytes(weight=4, kv_read=2, link=8).memory
+        6
+        """
+        kinds = (self.weight, self.scale, self.act_read, self.act_write)
+        return sum(kinds) + self.kv_read + self.kv_write + self.state
+
 
 class OperatorRow(_Plain, frozen=True, kw_only=True):
     """One operator of the model, measured against its bound; times of one instance in ns.
 
+    ``kernels`` are the names of its kernels, the main kernel first;
     ``ratio`` = measured / bound; ``reachable_ratio`` = measured / reachable, null without
     measured roofs; ``excess_ns_per_step`` is what would be won back per step at the bound.
     """

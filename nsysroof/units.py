@@ -29,6 +29,24 @@ def format_us(ns: float | None) -> str:
     return "–" if ns is None else f"{ns / 1e3:,.1f}"
 
 
+def format_us_exact(ns: int | None) -> str:
+    """Return integer ns in microseconds with all digits, so that a printed column adds up.
+
+    >>> format_us_exact(1_621_489), format_us_exact(None)
+    ('1,621.489', '–')
+    """
+    return "–" if ns is None else f"{ns / 1e3:,.3f}"
+
+
+def format_flop(flop: float | None) -> str:
+    """Return a number of floating-point operations.
+
+    >>> format_flop(137_438_953_472), format_flop(None)
+    ('137 GFLOP', '–')
+    """
+    return "–" if flop is None else _decimal(flop, "FLOP")
+
+
 def format_bytes(size: float | None) -> str:
     """Return a decimal byte count.
 
