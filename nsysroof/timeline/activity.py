@@ -30,28 +30,44 @@ ACTIVITIES = pl.Schema(
         "name": pl.UInt32(),  # kernel name; null for the others
         "copy_kind": pl.String(),  # h2d, d2h …; null but for copies
         "replayed": pl.Boolean(),  # part of a CUDA graph replay
+        "kernel": pl.UInt32(),  # row of the kernels; null for the others
     }
 )
 _SORT = ["gpu", "start_ns", "end_ns", "stream", "correlation", "activity", "name"]
 
 
-def collect_activities(trace: Trace, kernels: pl.DataFrame) -> pl.DataFrame:
+def collect_activities(
+    trace: Trace,
+    kernels: pl.DataFrame,
+    *,
+    gpus: list[int],
+    window_ns: tuple[int, int] | None,
+) -> pl.DataFrame:
     """Return every device activity, sorted by GPU and start.
 
     A row is ``replayed`` when it carries a graph node or its launch call was a graph launch.
 
     Args:
         trace: The trace; its copies, fills and graph-level replays are added.
-        kernels: The kernels to use, in the schema of ``trace.kernels``.
+        kernels: The kernels to use, in the schema of ``trace.kernels``, already selected.
+        gpus: GPUs whose activity counts.
+        window_ns: Keep what starts in [start, end); None: everything.
 
     Returns:
         A frame with the schema ``ACTIVITIES``.
     """
     parts = [
-        _part(kernels, Activity.KERNEL, name=pl.col("name")),
-        _part(trace.copies, Activity.COPY, copy_kind=pl.col("kind")),
-        _part(trace.fills, Activity.FILL),
-        _part(trace.replays, Activity.REPLAY, replayed=pl.lit(value=True)),
+        _part(
+            kernels,
+            Activity.KERNEL,
+            name=pl.col("name"),
+            kernel=pl.int_range(pl.len(), dtype=pl.UInt32),
+        ),
+        _part(selected(trace.copies, gpus, window_ns), Activity.COPY, copy_kind=pl.col("kind")),
+        _part(selected(trace.fills, gpus, window_ns), Activity.FILL),
+        _part(
+            selected(trace.replays, gpus, window_ns), Activity.REPLAY, replayed=pl.lit(value=True)
+        ),
     ]
     frame = pl.concat([part for part in parts if part.height] or parts[:1])
     graph_launches = (
@@ -64,6 +80,16 @@ def collect_activities(trace: Trace, kernels: pl.DataFrame) -> pl.DataFrame:
             replayed=pl.col("replayed") | pl.col("_graph").fill_null(value=False)
         )
     return frame.select(list(ACTIVITIES)).sort(_SORT)
+
+
+def selected(
+    frame: pl.DataFrame, gpus: list[int], window_ns: tuple[int, int] | None
+) -> pl.DataFrame:
+    """Return the rows on these GPUs that start in the window."""
+    wanted = pl.col("gpu").is_in(gpus)
+    if window_ns is not None:
+        wanted &= pl.col("start_ns").is_between(*window_ns, closed="left")
+    return frame.filter(wanted)
 
 
 def launches_of(trace: Trace, *, kinds: tuple[str, ...]) -> pl.DataFrame:
@@ -87,6 +113,7 @@ def _part(frame: pl.DataFrame, activity: Activity, **given: pl.Expr) -> pl.DataF
     columns = {
         "name": pl.lit(None, dtype=pl.UInt32),
         "copy_kind": pl.lit(None, dtype=pl.String),
+        "kernel": pl.lit(None, dtype=pl.UInt32),
         "replayed": pl.col("graph_node").is_not_null()
         if "graph_node" in frame.columns
         else pl.lit(value=False),

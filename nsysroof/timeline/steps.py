@@ -59,7 +59,7 @@ def find_steps(
         A frame with the schema ``STEPS``, sorted by GPU and start.
     """
     found = []
-    for (_,), rows in activities.partition_by("gpu", as_dict=True, maintain_order=True).items():
+    for rows in activities.partition_by("gpu", maintain_order=True):
         if step_range is not None:
             starts, source = _starts_from_ranges(trace, rows, step_range), StepSource.NVTX
         else:

@@ -1,0 +1,230 @@
+"""Operators measured: one row per role and cost, with its bound, ratio and excess."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from nsysroof.match.assign import Placement
+from nsysroof.results import OperatorRow
+from nsysroof.theory.cost import Cost, Operator
+from nsysroof.theory.gpus import Peaks
+from nsysroof.theory.kinds import MATMUL_KINDS, OperatorKind
+from nsysroof.theory.roofline import Bound, bound
+
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_LOW_PENALTY = 2.0  # score lost to time above which an assignment is called doubtful
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorGroup:
+    """All assignments of one role and one cost.
+
+    Attributes:
+        role: Roles joined with ``+`` in model order.
+        members: Operators of one instance.
+        cost: Cost of one instance; what one member hands to the next stays in the kernel.
+        min_cost: Least cost where it differs.
+        bound: Bound of ``cost``; ``min_bound`` that of ``min_cost``; ``reachable`` that of
+            ``cost`` under measured roofs.
+        penalty: Worst score that a time cost one of the assignments.
+    """
+
+    role: str
+    members: tuple[Operator, ...]
+    cost: Cost
+    min_cost: Cost | None
+    bound: Bound
+    min_bound: Bound | None
+    reachable: Bound | None
+    penalty: float
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the latency floor, not the roofline, limits it."""
+        return self.bound.limiter == "latency"
+
+
+def group_operators(
+    placement: Placement,
+    operators: Sequence[Operator],
+    *,
+    peaks: Peaks,
+    roofs: Peaks | None,
+    floor_ns: float,
+) -> tuple[list[OperatorGroup], list[int]]:
+    """Return the groups in model order, and the group of each cover of the placement."""
+    keys: dict[tuple[str, str], int] = {}
+    groups: list[OperatorGroup] = []
+    group_of = [0] * len(placement.covers)
+    for number in sorted(range(len(placement.covers)), key=placement.covers.__getitem__):
+        members = tuple(operators[at] for at in placement.covers[number])
+        role = "+".join(member.role for member in members)
+        cost, least = fused_cost(members), fused_cost(members, least=True)
+        key = (role, repr(cost))
+        if key in keys:
+            at = keys[key]
+            worst = max(groups[at].penalty, placement.penalties[number])
+            if worst > groups[at].penalty:
+                groups[at] = replace(groups[at], penalty=worst)
+        else:
+            at = keys[key] = len(groups)
+            groups.append(
+                OperatorGroup(
+                    role=role,
+                    members=members,
+                    cost=cost,
+                    min_cost=least if least != cost else None,
+                    bound=bound(cost, peaks, floor_ns=floor_ns),
+                    min_bound=bound(least, peaks, floor_ns=floor_ns) if least != cost else None,
+                    reachable=bound(cost, roofs, floor_ns=floor_ns) if roofs else None,
+                    penalty=placement.penalties[number],
+                )
+            )
+        group_of[number] = at
+    return groups, group_of
+
+
+def fused_cost(members: Sequence[Operator], *, least: bool = False) -> Cost:
+    """Return the cost of operators that one kernel computes.
+
+    What a member writes for the next one is neither written nor read again, but for a residual
+    sum, which a later layer needs and which is therefore still written.
+    """
+    costs = [op.min_cost if least and op.min_cost else op.cost for op in members]
+    total = costs[0]
+    for before, cost in zip(members, costs[1:], strict=False):
+        handed = min(total.act_write, cost.act_read)
+        kept = before.kind == OperatorKind.RESIDUAL_ADD
+        total += cost
+        total = _less_activations(total, written=0 if kept else handed, read=handed)
+    return total
+
+
+def operator_rows(
+    kernels: pl.DataFrame,
+    groups: Sequence[OperatorGroup],
+    texts: Sequence[str],
+    *,
+    steps: int,
+    floor_ns: float,
+) -> list[OperatorRow]:
+    """Return the measured rows in model order.
+
+    Args:
+        kernels: Kernels of the analysed steps with ``group``, ``covers``, ``main`` and
+            ``advance_ns``.
+        groups: The operator groups.
+        texts: Text of each kernel name.
+        steps: Steps analysed, summed over GPUs.
+        floor_ns: Latency floor of a small kernel.
+    """
+    known = kernels.filter(pl.col("group").is_not_null() & pl.col("step").is_not_null())
+    instances = known.group_by("gpu", "step", "covers").agg(
+        pl.col("group").first(),
+        _LENGTH.sum().alias("measured"),
+        (_LENGTH * pl.col("main")).sum().alias("main"),
+        pl.col("main").sum().alias("mains"),
+        pl.col("advance_ns").sum().alias("advance"),
+    )
+    stats = instances.group_by("group").agg(
+        pl.len().alias("instances"),
+        pl.col("mains").sum(),
+        _nearest("measured", 0.5),
+        _nearest("measured", 0.1).alias("p10"),
+        _nearest("measured", 0.9).alias("p90"),
+        pl.col("measured").min().alias("min"),
+        _nearest("main", 0.5),
+        _nearest("advance", 0.5),
+        pl.col("advance").sum().alias("advance_total"),
+    )
+    names = (
+        known.group_by("group", "main", "name")
+        .agg(_LENGTH.sum().alias("total"))
+        .sort(["group", "main", "total", "name"], descending=[False, True, True, False])
+        .group_by("group", maintain_order=True)
+        .agg(pl.col("name"))
+    )
+    names_of = dict(names.iter_rows())
+    return [
+        _row(groups[row["group"]], row, names_of[row["group"]], texts, steps, floor_ns)
+        for row in stats.sort("group").iter_rows(named=True)
+    ]
+
+
+def _row(
+    group: OperatorGroup,
+    row: dict[str, int],
+    names: Sequence[int],
+    texts: Sequence[str],
+    steps: int,
+    floor_ns: float,
+) -> OperatorRow:
+    spec = group.bound.spec_ns
+    reachable = group.reachable.spec_ns if group.reachable else None
+    least = group.min_bound.spec_ns if group.min_bound else spec
+    target = max(spec, floor_ns) if spec is not None else None
+    weighty = any(member.kind in MATMUL_KINDS for member in group.members)
+    return OperatorRow(
+        role=group.role,
+        kind="+".join(str(member.kind) for member in group.members),
+        instances_per_step=row["instances"] / steps,
+        reads_per_step=row["mains"] / row["instances"] if weighty else None,
+        kernels=list(dict.fromkeys(texts[name] for name in names)),
+        measured_ns=row["measured"],
+        main_ns=row["main"],
+        p10_ns=row["p10"],
+        p90_ns=row["p90"],
+        min_ns=row["min"],
+        advance_ns=row["advance"],
+        bound_ns=spec,
+        min_bound_ns=least,
+        reachable_ns=reachable,
+        floor_ns=floor_ns,
+        limiter=group.bound.limiter,
+        ratio=row["measured"] / spec if spec else None,
+        reachable_ratio=row["measured"] / reachable if reachable else None,
+        excess_ns_per_step=None
+        if target is None
+        else (row["advance_total"] - target * row["instances"]) / steps,
+        flop=group.cost.total_flop,
+        bytes=group.cost.bytes,
+        intensity=group.bound.intensity,
+        dtype=max(group.members, key=lambda member: member.cost.total_flop).dtype,
+        evidence="model",
+        confidence=_confidence(group.penalty),
+        formula="; ".join(dict.fromkeys(member.formula for member in group.members)),
+        inputs={
+            key if len(group.members) == 1 else f"{member.role}.{key}": value
+            for member in group.members
+            for key, value in member.inputs.items()
+        },
+        notes=_notes(group),
+    )
+
+
+def _notes(group: OperatorGroup) -> list[str]:
+    notes = []
+    if group.bound.missing:
+        notes.append(f"no bound: the peak {', '.join(sorted(group.bound.missing))} is not known")
+    if group.min_cost is not None:
+        notes.append("bound: expected distinct experts; min_bound: the fewest possible")
+    if len(group.members) > 1:
+        notes.append("one kernel computes all of these; what they hand on stays inside it")
+    return notes
+
+
+def _confidence(penalty: float) -> str:
+    if penalty == 0:
+        return "high"
+    return "medium" if penalty < _LOW_PENALTY else "low"
+
+
+def _less_activations(cost: Cost, *, written: int, read: int) -> Cost:
+    return replace(cost, act_read=cost.act_read - read, act_write=cost.act_write - written)
+
+
+def _nearest(column: str, quantile: float) -> pl.Expr:
+    return pl.col(column).quantile(quantile, interpolation="nearest").cast(pl.Int64)

@@ -1,0 +1,263 @@
+"""The pipeline: capture verdict, timeline, steps, operators, accounts, findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from nsysroof import __version__
+from nsysroof.analysis import findings as find
+from nsysroof.analysis.impossible import impossible_rows
+from nsysroof.analysis.operators import OperatorGroup, group_operators, operator_rows
+from nsysroof.analysis.options import Options
+from nsysroof.analysis.selection import select
+from nsysroof.analysis.steps import Analysed, choose_steps, phase_rows, step_rows
+from nsysroof.analysis.tables import (
+    coverage,
+    gap_rows,
+    host_calls,
+    kernel_rows,
+    link_rows,
+    unexplained_rows,
+)
+from nsysroof.analysis.theory import Hardware, assume, choose_hardware, choose_model, make_workload
+from nsysroof.match.assign import Placement, place_operators
+from nsysroof.match.phases import attention_names, step_phases
+from nsysroof.match.rules import KernelClass, load_rules
+from nsysroof.results import Budget, Finding, Report, StepBounds
+from nsysroof.theory.cost import Operator
+from nsysroof.theory.kinds import ATTENTION_KINDS
+from nsysroof.theory.models.decoder import operators as model_operators
+from nsysroof.theory.models.spec import ModelSpec
+from nsysroof.theory.roofline import bound, step_bounds
+from nsysroof.theory.workload import Workload
+from nsysroof.timeline.account import account
+from nsysroof.timeline.activity import collect_activities
+from nsysroof.timeline.budget import Share, step_budget
+from nsysroof.timeline.gaps import find_gaps
+from nsysroof.timeline.intervals import advance
+from nsysroof.timeline.steps import assign_steps, find_runs, find_steps
+from nsysroof.trace import Trace
+
+_IDLE_HIDDEN = ("missing", "unknown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Theory:
+    """The model's operators of one step, with nothing measured yet."""
+
+    model: ModelSpec | None
+    workload: Workload | None
+    operators: list[Operator]
+    bounds_ns: list[float | None]
+
+
+def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report:
+    """Return the report on a trace.
+
+    Args:
+        trace: An open trace.
+        options: What the user said; without a model there are classes, but no ratios.
+        all_gaps: List every gap, not only the largest.
+
+    Raises:
+        UsageError: Options that do not fit the trace or one another.
+        InputError: A file named by the options cannot be read.
+    """
+    capture = trace.capture()
+    picked = select(trace, options)
+    hardware = choose_hardware(options, picked.devices)
+    model = choose_model(options)
+    texts = trace.names["text"].to_list()
+    classes = load_rules(options.rules).classify_each(texts)
+    activities = collect_activities(
+        trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns
+    )
+    steps = find_steps(
+        trace, activities, step_range=options.step_range, layers=model.layers if model else None
+    )
+    kernels = _with_replays(picked.kernels, activities)
+    kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
+    phased = step_phases(kernels, steps, classes)
+    analysed = choose_steps(phased, options.phase)
+    kernels = _only_steps(kernels, analysed.steps)
+
+    theory = _theory(model, options, hardware, analysed)
+    placement = place_operators(
+        kernels, classes, theory.operators, theory.bounds_ns, floor_ns=hardware.floor_ns
+    )
+    groups, group_of = group_operators(
+        placement,
+        theory.operators,
+        peaks=hardware.peaks,
+        roofs=hardware.roofs,
+        floor_ns=hardware.floor_ns,
+    )
+    kernels = _with_roles(placement, groups, group_of)
+    operators = operator_rows(
+        kernels, groups, texts, steps=analysed.steps.height, floor_ns=hardware.floor_ns
+    )
+    impossible = impossible_rows(operators, hardware, theory.workload)
+    runs = find_runs(steps)
+    gaps = find_gaps(trace, activities, runs)
+    idle_known = capture.graph_mode not in _IDLE_HIDDEN
+    budget = _budget(activities, kernels, groups, analysed)
+    covered = coverage(kernels)
+    phases = phase_rows(phased)
+    assumptions = assume(
+        options,
+        hardware,
+        model,
+        theory.workload,
+        phase=analysed.phase,
+        window_anchor_ns=picked.anchor_ns,
+        devices=picked.gpus,
+    )
+    told = [
+        *capture.findings,
+        *hardware.findings,
+        *(
+            [find.ranks_missing(options.tp, len(picked.gpus))]
+            if options.tp > len(picked.gpus)
+            else []
+        ),
+        *([] if steps.height or not capture.kernels else [find.no_steps(options.step_range)]),
+        *([find.mixed_phases(phases, str(analysed.phase))] if len(phases) > 1 else []),
+        *_layer_findings(theory, kernels, classes),
+        *find.low_coverage(covered, modelled=model is not None),
+        *find.below_bound(impossible),
+        *find.read_redundancy(operators),
+        *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
+    ]
+    return Report(
+        tool_version=__version__,
+        capture=capture,
+        assumptions=assumptions,
+        coverage=covered,
+        timeline=account(activities, gaps, idle_known=idle_known),
+        phases=phases,
+        steps=step_rows(analysed),
+        budget=budget,
+        step_bounds=_bounds_of_step(theory, hardware, budget),
+        operators=operators,
+        kernels=kernel_rows(
+            kernels, texts, classes, {group.role: group.bound.spec_ns for group in groups}
+        ),
+        gaps=gap_rows(gaps, activities, texts, steps, everything=all_gaps) if idle_known else [],
+        unexplained=unexplained_rows(kernels, texts, classes, modelled=model is not None),
+        impossible=impossible,
+        links=link_rows(picked.copies, {key: peak.value for key, peak in hardware.peaks.items()}),
+        host=host_calls(trace),
+        findings=find.in_order(told),
+    )
+
+
+def _theory(
+    model: ModelSpec | None, options: Options, hardware: Hardware, analysed: Analysed
+) -> _Theory:
+    if model is None:
+        return _Theory(model=None, workload=None, operators=[], bounds_ns=[])
+    workload = make_workload(options, "prefill" if analysed.phase == "prefill" else "decode")
+    if not analysed.steps.height:
+        return _Theory(model=model, workload=workload, operators=[], bounds_ns=[])
+    found = model_operators(model, workload)
+    bounds = [bound(op.min_cost or op.cost, hardware.peaks).spec_ns for op in found]
+    return _Theory(model=model, workload=workload, operators=found, bounds_ns=bounds)
+
+
+def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
+    own = activities.filter(pl.col("kernel").is_not_null()).sort("kernel")
+    return kernels.with_columns(own["replayed"])
+
+
+def _only_steps(kernels: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    """Forget the step of kernels whose step is not analysed."""
+    wanted = steps.select("gpu", "step", pl.lit(value=True).alias("_wanted"))
+    marked = kernels.join(wanted, on=["gpu", "step"], how="left", maintain_order="left")
+    return marked.with_columns(pl.when("_wanted").then("step").otherwise(None).alias("step")).drop(
+        "_wanted"
+    )
+
+
+def _with_roles(
+    placement: Placement, groups: Sequence[OperatorGroup], group_of: Sequence[int]
+) -> pl.DataFrame:
+    roles = pl.Series("role", [groups[at].role for at in group_of], dtype=pl.String)
+    numbers = pl.Series("group", group_of, dtype=pl.UInt32)
+    covers = placement.kernels["covers"]
+    return placement.kernels.with_columns(
+        numbers.gather(covers).alias("group"), roles.gather(covers).alias("role")
+    )
+
+
+def _budget(
+    activities: pl.DataFrame,
+    kernels: pl.DataFrame,
+    groups: Sequence[OperatorGroup],
+    analysed: Analysed,
+) -> Budget | None:
+    median = analysed.median_step
+    if median is None:
+        return None
+    kind = [
+        Share.UNEXPLAINED
+        if group.bound.spec_ns is None
+        else Share.FIXED
+        if group.fixed
+        else Share.BOUND
+        for group in groups
+    ]
+    shares = (
+        pl.Series("share", [str(share) for share in kind], dtype=pl.String)
+        .gather(kernels["group"])
+        .fill_null(str(Share.UNEXPLAINED))
+    )
+    inside = kernels.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
+    instances = inside.group_by("covers").agg(pl.col("group").first())["group"].drop_nulls()
+    return step_budget(
+        activities,
+        shares,
+        gpu=median.gpu,
+        step=median.step,
+        start_ns=median.start_ns,
+        end_ns=median.end_ns,
+        bound_ns=sum(
+            round(groups[at].bound.spec_ns or 0) for at in instances if kind[at] == Share.BOUND
+        ),
+    )
+
+
+def _bounds_of_step(
+    theory: _Theory, hardware: Hardware, budget: Budget | None
+) -> StepBounds | None:
+    if theory.workload is None or not theory.operators:
+        return None
+    real = [op for op in theory.operators if not op.auxiliary]
+    bounds = step_bounds([op.cost for op in real], hardware.peaks)
+    tokens = theory.workload.yielded_tokens
+    wall = budget.wall_ns if budget else None
+    return StepBounds(
+        measured_ns=wall,
+        serial_ns=bounds.serial_ns,
+        hard_ns=bounds.hard_ns,
+        weights_once_ns=bounds.weights_once_ns,
+        tokens=tokens,
+        tokens_per_s=tokens / wall * 1e9 if wall else None,
+        tokens_per_s_bound=tokens / bounds.hard_ns * 1e9 if bounds.hard_ns else None,
+    )
+
+
+def _layer_findings(
+    theory: _Theory, kernels: pl.DataFrame, classes: Sequence[KernelClass]
+) -> list[Finding]:
+    if theory.model is None or not theory.operators:
+        return []
+    expected = sum(op.kind in ATTENTION_KINDS for op in theory.operators)
+    found = find.attention_calls(kernels, attention_names(classes))
+    # Several launches a layer are an engine's choice (two passes, two batches); fewer layers,
+    # or a number that no such choice gives, are another model.
+    if not found or not expected or found % expected == 0:
+        return []
+    return [find.model_mismatch(theory.model.name, expected, found)]

@@ -1,0 +1,257 @@
+"""Tables that need no theory: kernels, what is unexplained, links and the host's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from nsysroof.match.rules import KernelClass
+from nsysroof.results import Coverage, Gap, Host, KernelRow, LinkRow, UnexplainedRow
+from nsysroof.timeline.activity import Activity, launches_of
+from nsysroof.timeline.intervals import union
+from nsysroof.trace import Trace
+from nsysroof.trace.schema import unpack_block, unpack_grid
+
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_LAUNCHES = ("kernel_launch", "graph_launch")
+_SYNCS = ("synchronize", "blocking_copy")
+_UNKNOWN_HINT = "no rule knows this name; nsysroof rules explain shows how to add one"
+_FOREIGN_HINT = "no operator of the model does this"
+_NO_MODEL_HINT = "give --model and the workload to explain it"
+_LARGEST_GAPS = 20
+_ACTIVITY_NAMES = {Activity.COPY: "copy", Activity.FILL: "fill", Activity.REPLAY: "graph replay"}
+
+
+def kernel_rows(
+    kernels: pl.DataFrame,
+    texts: Sequence[str],
+    classes: Sequence[KernelClass],
+    bounds_ns: Mapping[str, float | None],
+) -> list[KernelRow]:
+    """Return one row per (name, grid, block, role), the longest in total first.
+
+    Args:
+        kernels: ``name``, ``grid``, ``block``, times, ``role`` (null: unexplained) and ``main``.
+        texts: Text of each name.
+        classes: Class of each name.
+        bounds_ns: Bound by role, None where not known; a kernel that only serves its operator
+            has no ratio of its own.
+    """
+    rows = (
+        kernels.group_by("name", "grid", "block", "role")
+        .agg(
+            pl.col("main").all().alias("main"),
+            pl.len().alias("instances"),
+            _LENGTH.sum().alias("total"),
+            _LENGTH.quantile(0.5, interpolation="nearest").cast(pl.Int64).alias("p50"),
+            _LENGTH.min().alias("min"),
+            _LENGTH.max().alias("max"),
+        )
+        .sort(
+            ["total", "name", "grid", "block", "role"],
+            descending=[True, False, False, False, False],
+            nulls_last=True,
+        )
+        .select("name", "grid", "block", "role", "main", "instances", "total", "p50", "min", "max")
+    )
+    found = []
+    for name, grid, block, role, main, instances, total, p50, low, high in rows.iter_rows():
+        bound = bounds_ns.get(role) if role is not None and main else None
+        found.append(
+            KernelRow(
+                name=texts[name],
+                klass=classes[name].klass,
+                grid=unpack_grid(grid),
+                block=unpack_block(block),
+                instances=instances,
+                total_ns=total,
+                p50_ns=p50,
+                min_ns=low,
+                max_ns=high,
+                role=role,
+                ratio=p50 / bound if bound else None,
+            )
+        )
+    return found
+
+
+def unexplained_rows(
+    kernels: pl.DataFrame,
+    texts: Sequence[str],
+    classes: Sequence[KernelClass],
+    *,
+    modelled: bool,
+) -> list[UnexplainedRow]:
+    """Return the kernels without an operator by (name, grid), the longest in total first."""
+    whole = int(kernels.select(_LENGTH.sum()).item())
+    rows = (
+        kernels.filter(pl.col("role").is_null())
+        .group_by("name", "grid")
+        .agg(pl.len().alias("instances"), _LENGTH.sum().alias("total"))
+        .sort(["total", "name", "grid"], descending=[True, False, False])
+    )
+    return [
+        UnexplainedRow(
+            name=texts[name],
+            klass=classes[name].klass,
+            grid=unpack_grid(grid),
+            instances=instances,
+            total_ns=total,
+            share=total / whole if whole else 0.0,
+            hint=_hint(classes[name], modelled=modelled),
+        )
+        for name, grid, instances, total in rows.iter_rows()
+    ]
+
+
+def coverage(kernels: pl.DataFrame) -> Coverage:
+    """Return the shares with an operator; null where there is no kernel time to share."""
+    time, count = _shares(kernels)
+    stepped = kernels.filter(pl.col("step").is_not_null())
+    step_time, step_count = _shares(stepped)
+    return Coverage(
+        time_explained=time,
+        count_explained=count,
+        in_steps_time_explained=step_time,
+        in_steps_count_explained=step_count,
+    )
+
+
+def link_rows(copies: pl.DataFrame, peaks: Mapping[str, float]) -> list[LinkRow]:
+    """Return all copies of one kind and GPU against the peak of their link.
+
+    A copy within the device reads and writes its bytes, so it is held against twice its bytes at
+    the memory bandwidth.
+
+    Args:
+        copies: Schema ``COPIES``.
+        peaks: Bytes per second by key: ``h2d``, ``d2h``, ``p2p``, ``bw``.
+    """
+    rows = []
+    wanted = copies.filter(pl.col("kind").is_in(["h2d", "d2h", "d2d", "p2p"]))
+    for (gpu, kind), part in sorted(wanted.partition_by("gpu", "kind", as_dict=True).items()):
+        busy = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()).total_ns
+        moved = int(part["bytes"].sum())
+        peak = peaks.get("bw" if kind == "d2d" else str(kind))
+        crossed = 2 * moved if kind == "d2d" else moved
+        rate = moved / busy * 1e9 if busy else None
+        note = ""
+        if kind == "d2d" and busy:
+            note = f"reads and writes: {crossed / busy:,.1f} GB/s of memory traffic"
+        rows.append(
+            LinkRow(
+                kind=str(kind),
+                gpu=int(str(gpu)),
+                copies=part.height,
+                bytes=moved,
+                busy_ns=busy,
+                bytes_per_s=rate,
+                peak_bytes_per_s=peak,
+                ratio=busy * peak / (crossed * 1e9) if peak and crossed else None,
+                note=note,
+            )
+        )
+    return rows
+
+
+def gap_rows(
+    gaps: pl.DataFrame,
+    activities: pl.DataFrame,
+    texts: Sequence[str],
+    steps: pl.DataFrame,
+    *,
+    everything: bool,
+) -> list[Gap]:
+    """Return idle stretches with what ran before and after.
+
+    Args:
+        gaps: Schema ``GAPS``.
+        activities: Schema ``ACTIVITIES``, to which ``gaps`` refers by row.
+        texts: Text of each kernel name.
+        steps: Schema ``STEPS``: a gap that ends where a step begins lies between steps.
+        everything: All of them in order of time; otherwise the largest, the longest first.
+    """
+    length = pl.col("end_ns") - pl.col("start_ns")
+    wanted = gaps.with_columns(length.alias("ns"))
+    if not everything:
+        order = ["ns", "gpu", "start_ns"]
+        wanted = wanted.sort(order, descending=[True, False, False]).head(_LARGEST_GAPS)
+    firsts = steps.select("gpu", start_of="start_ns", first=pl.lit(value=True))
+    ends = activities[wanted["after"]]["start_ns"].alias("next_ns")
+    wanted = wanted.with_columns(ends).join(
+        firsts,
+        left_on=["gpu", "next_ns"],
+        right_on=["gpu", "start_of"],
+        how="left",
+        maintain_order="left",
+    )
+    positions = _positions(wanted, steps)
+    before = _describe(activities[wanted["before"]], texts)
+    after = _describe(activities[wanted["after"]], texts)
+    columns = wanted.select("gpu", "start_ns", "end_ns", "cause").iter_rows()
+    return [
+        Gap(
+            gpu=gpu,
+            start_ns=start,
+            end_ns=end,
+            cause=cause,
+            before=earlier,
+            after=later,
+            position=position,
+        )
+        for (gpu, start, end, cause), earlier, later, position in zip(
+            columns, before, after, positions, strict=True
+        )
+    ]
+
+
+def _positions(gaps: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
+    if not steps.height:
+        return ["no steps"] * gaps.height
+    told = (
+        pl.when(pl.col("cause") == "outside_steps")
+        .then(pl.lit("outside steps"))
+        .when(pl.col("first").fill_null(value=False))
+        .then(pl.lit("between steps"))
+        .otherwise(pl.lit("in step"))
+    )
+    return gaps.select(told.alias("position"))["position"].to_list()
+
+
+def _describe(rows: pl.DataFrame, texts: Sequence[str]) -> list[str]:
+    return [
+        texts[name]
+        if name is not None
+        else f"{_ACTIVITY_NAMES[Activity(activity)]}{f' {kind}' if kind else ''}"
+        for activity, name, kind in rows.select("activity", "name", "copy_kind").iter_rows()
+    ]
+
+
+def host_calls(trace: Trace) -> Host:
+    """Return the time in launch and in synchronising calls, summed over threads."""
+    launches, syncs = launches_of(trace, kinds=_LAUNCHES), launches_of(trace, kinds=_SYNCS)
+    return Host(
+        launch_calls=launches.height,
+        launch_ns=int(launches.select(_LENGTH.sum()).item()),
+        sync_ns=int(syncs.select(_LENGTH.sum()).item()),
+    )
+
+
+def _shares(kernels: pl.DataFrame) -> tuple[float | None, float | None]:
+    explained = pl.col("role").is_not_null()
+    own, whole, count = kernels.select(
+        (_LENGTH * explained).sum().alias("own"),
+        _LENGTH.sum().alias("whole"),
+        explained.sum().alias("count"),
+    ).row(0)
+    return (
+        own / whole if whole else None,
+        count / kernels.height if kernels.height else None,
+    )
+
+
+def _hint(kernel: KernelClass, *, modelled: bool) -> str:
+    if kernel.rule is None:
+        return _UNKNOWN_HINT
+    return _FOREIGN_HINT if modelled else _NO_MODEL_HINT

@@ -1,0 +1,260 @@
+"""Which kernel is which operator: one step's kernels aligned with the model's operators.
+
+Both are sequences in order, so the question is the one of sequence alignment (Needleman and
+Wunsch, 1970): match, skip an operator (fused away or left out), or skip a kernel (unexplained).
+A match needs a kernel class that can implement the operator, and scores by how well the measured
+time fits the operator's bound; no role follows from a name alone. One kernel may cover several
+consecutive operators. Kernels that serve an operator (split-K reductions, attention combines)
+are absorbed by it afterwards, and neighbours that an engine runs in the other order are paired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from nsysroof.theory.cost import Operator
+from nsysroof.theory.kinds import ATTENTION_KINDS, LINK_KINDS, MATMUL_KINDS, OperatorKind
+
+Floats = npt.NDArray[np.float64]
+
+_ATTENTION = "attention"  # whether a kernel prefills or decodes is the workload's to say
+_HEAVY, _LINK, _LIGHT, _SLIGHT = 6.0, 4.0, 2.0, 0.5  # score of a match by what it explains
+_SLIGHT_KINDS = frozenset({OperatorKind.RESIDUAL_ADD, OperatorKind.QUANTIZE, OperatorKind.MOE_ALIGN})
+_SKIP_OPTIONAL = 0.05
+_SKIP_SHARE = 0.5  # of what a match would have scored, for an operator that must run somewhere
+_SKIP_KERNEL, _SKIP_UNKNOWN = 0.8, 0.2
+_FAST, _SLOW = 0.9, 3.0  # measured over bound: no penalty between
+_FAST_SLOPE, _SLOW_SLOPE = 4.0, 0.5  # score lost per factor of two outside
+_FAST_CAP, _SLOW_CAP = 8.0, 3.0
+_REACH = 4  # kernels and operators that far apart may still be swapped neighbours
+_NO_MATCH = -1e18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel of a step as the aligner sees it.
+
+    Attributes:
+        implements: Sets of operator kinds that one launch of its class can compute.
+        absorbed_by: ``previous`` or ``next``: the neighbour that a helper kernel serves.
+        serves: Operator kinds that it can serve.
+        stream: Stream, for finding the neighbour.
+        ns: Typical duration.
+    """
+
+    implements: tuple[frozenset[str], ...]
+    absorbed_by: str | None = None
+    serves: frozenset[str] = frozenset()
+    stream: int = 0
+    ns: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What one kernel was found to be; no operators: unexplained.
+
+    ``main`` is False for a kernel that only serves its operator. ``penalty`` is the score that
+    its time cost it: 0 where the time fits.
+    """
+
+    operators: tuple[int, ...] = ()
+    main: bool = True
+    penalty: float = 0.0
+
+
+def align(
+    launches: Sequence[Launch],
+    operators: Sequence[Operator],
+    bounds_ns: Sequence[float | None],
+    *,
+    floor_ns: float,
+) -> list[Assignment]:
+    """Return one assignment per launch.
+
+    Args:
+        launches: n kernels of one step in order of start.
+        operators: m operators of the step in model order.
+        bounds_ns: The least time of each operator; None where it is not known, which leaves
+            its match to order and class.
+        floor_ns: Time that the smallest kernel takes.
+    """
+    table = _Table(operators, bounds_ns, floor_ns)
+    found = _trace_back(launches, table)
+    _pair_swapped(found, launches, table)
+    _absorb(found, launches, table)
+    return found
+
+
+class _Table:
+    """The operators as arrays, and the score of matching a kernel with each stretch of them."""
+
+    def __init__(
+        self, operators: Sequence[Operator], bounds_ns: Sequence[float | None], floor_ns: float
+    ) -> None:
+        self.kinds = [_merge_phases(operator.kind) for operator in operators]
+        self.size = len(operators)
+        self.weight = np.array([_weight(kind) for kind in self.kinds])
+        self.skip = np.array(
+            [
+                _SKIP_OPTIONAL if op.optional or op.auxiliary else weight * _SKIP_SHARE
+                for op, weight in zip(operators, self.weight, strict=True)
+            ]
+        )
+        self.bounds = np.array([np.nan if ns is None else ns for ns in bounds_ns], dtype=float)
+        self.floor_ns = floor_ns
+        self._ends: dict[frozenset[str], tuple[npt.NDArray[np.intp], Floats, Floats]] = {}
+
+    def stretches(self, kinds: frozenset[str]) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
+        """Return the ends, weights and bounds of the stretches that hold exactly these kinds."""
+        if kinds not in self._ends:
+            size = len(kinds)
+            ends = [
+                end
+                for end in range(size, self.size + 1)
+                if set(self.kinds[end - size : end]) == kinds
+            ]
+            at = np.array(ends, dtype=np.intp)
+            weights = np.array([self.weight[end - size : end].sum() for end in ends])
+            bounds = np.array([self.bounds[end - size : end].sum() for end in ends])
+            self._ends[kinds] = (at, weights, bounds)
+        return self._ends[kinds]
+
+    def penalty(self, ns: float, bounds: Floats) -> Floats:
+        """Return the score lost where the time does not fit; 0 where no bound is known."""
+        fit = ns / np.maximum(bounds, self.floor_ns)
+        # A kernel may beat the floor, which is only typical, but not the bound by much.
+        hard = ns / np.maximum(bounds, 1.0)
+        fast = np.clip(_FAST_SLOPE * np.log2(_FAST / np.maximum(hard, 1e-9)), 0.0, _FAST_CAP)
+        slow = np.clip(_SLOW_SLOPE * np.log2(np.maximum(fit, 1e-9) / _SLOW), 0.0, _SLOW_CAP)
+        return np.nan_to_num(fast + slow, nan=0.0)
+
+
+def _trace_back(launches: Sequence[Launch], table: _Table) -> list[Assignment]:
+    """Fill the table row by row and walk the best path back."""
+    rows, size = len(launches), table.size
+    skipped = np.concatenate(([0.0], np.cumsum(table.skip)))
+    choice = np.full((rows + 1, size + 1), -1, dtype=np.int8)
+    came_from = np.zeros((rows + 1, size + 1), dtype=np.int32)
+    options = [
+        sorted({_merge_set(kinds) for kinds in launch.implements}, key=lambda s: (-len(s), sorted(s)))
+        for launch in launches
+    ]
+    columns = np.arange(size + 1)
+    best = -skipped
+    came_from[0] = 0
+    for row, launch in enumerate(launches, start=1):
+        reached = best - _skip_kernel(launch)
+        for number, kinds in enumerate(options[row - 1]):
+            ends, weights, bounds = table.stretches(kinds)
+            if not ends.size:
+                continue
+            score = best[ends - len(kinds)] + weights - table.penalty(launch.ns, bounds)
+            better = score > reached[ends]
+            reached[ends[better]] = score[better]
+            choice[row, ends[better]] = number
+        # Operators skipped after this kernel: the running best of what came before.
+        lifted = reached + skipped
+        ahead = np.maximum.accumulate(lifted)
+        came_from[row] = np.maximum.accumulate(np.where(lifted == ahead, columns, 0))
+        best = ahead - skipped
+    found = [Assignment()] * rows
+    column = size
+    for row in range(rows, 0, -1):
+        column = int(came_from[row, column])
+        number = int(choice[row, column])
+        if number < 0:
+            continue
+        kinds = options[row - 1][number]
+        first = column - len(kinds)
+        bound = table.bounds[first:column].sum(keepdims=True)
+        penalty = float(table.penalty(launches[row - 1].ns, bound)[0])
+        found[row - 1] = Assignment(operators=tuple(range(first, column)), penalty=penalty)
+        column = first
+    return found
+
+
+def _pair_swapped(found: list[Assignment], launches: Sequence[Launch], table: _Table) -> None:
+    """Pair operators and kernels left over side by side: an engine ran them in another order."""
+    taken = {at for assignment in found for at in assignment.operators}
+    for row, launch in enumerate(launches):
+        if found[row].operators or not launch.implements:
+            continue
+        near = [
+            at
+            for other in found[max(0, row - _REACH) : row + _REACH + 1]
+            for at in other.operators
+        ]
+        if not near:
+            continue
+        lone = {next(iter(_merge_set(s))) for s in launch.implements if len(s) == 1}
+        free = [
+            at
+            for at in range(max(0, min(near) - _REACH), min(table.size, max(near) + _REACH + 1))
+            if at not in taken and table.kinds[at] in lone
+        ]
+        if not free:
+            continue
+        penalties = table.penalty(launch.ns, table.bounds[free])
+        pick = int(penalties.argmin())
+        if penalties[pick] < table.weight[free[pick]]:
+            found[row] = Assignment(operators=(free[pick],), penalty=float(penalties[pick]))
+            taken.add(free[pick])
+
+
+def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) -> None:
+    """Give helper kernels, and repeats of one small operator, to the neighbour they serve."""
+    for row, launch in enumerate(launches):
+        if found[row].operators:
+            continue
+        repeated = frozenset(
+            next(iter(kinds))
+            for kinds in launch.implements
+            if len(kinds) == 1 and not kinds & (MATMUL_KINDS | ATTENTION_KINDS)
+        )
+        for direction, kinds in ((launch.absorbed_by, launch.serves), ("previous", repeated)):
+            if direction is None or not kinds:
+                continue
+            served = _neighbour(found, launches, row, forward=direction == "next")
+            if served is not None and any(
+                table.kinds[at] in _merge_set(kinds) for at in found[served].operators
+            ):
+                found[row] = Assignment(operators=found[served].operators, main=False)
+                break
+
+
+def _neighbour(
+    found: Sequence[Assignment], launches: Sequence[Launch], row: int, *, forward: bool
+) -> int | None:
+    """Return the nearest main kernel of the same stream before or after a row."""
+    rows = range(row + 1, len(launches)) if forward else range(row - 1, -1, -1)
+    for other in rows:
+        if launches[other].stream == launches[row].stream and found[other].operators:
+            return other if found[other].main or not forward else None
+    return None
+
+
+def _merge_phases(kind: str) -> str:
+    phases = (OperatorKind.ATTENTION_DECODE, OperatorKind.ATTENTION_PREFILL)
+    return _ATTENTION if kind in phases else str(kind)
+
+
+def _merge_set(kinds: frozenset[str]) -> frozenset[str]:
+    return frozenset(_merge_phases(kind) for kind in kinds)
+
+
+def _weight(kind: str) -> float:
+    if kind == _ATTENTION or kind in MATMUL_KINDS or kind in ATTENTION_KINDS:
+        return _HEAVY
+    if kind in LINK_KINDS:
+        return _LINK
+    return _SLIGHT if kind in _SLIGHT_KINDS else _LIGHT
+
+
+def _skip_kernel(launch: Launch) -> float:
+    if launch.absorbed_by is not None:
+        return 0.0
+    return _SKIP_KERNEL if launch.implements else _SKIP_UNKNOWN

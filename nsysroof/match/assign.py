@@ -1,0 +1,141 @@
+"""From one step's alignment to every kernel of a run: equal steps are aligned once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from nsysroof.match.align import Assignment, Launch, align
+from nsysroof.match.classes import implements_of, kernel_classes
+from nsysroof.match.rules import KernelClass
+from nsysroof.theory.cost import Operator
+
+_SIDE_STREAM = 0.05  # share of kernel time below which an eager stream is none of the model's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The kernels with the operators they were found to be.
+
+    Attributes:
+        kernels: The kernels given, with ``covers`` (index into ``covers``, null: unexplained) and
+            ``main``.
+        covers: Operator indices of each distinct assignment, in model order.
+        penalties: Worst score that a time cost each of them.
+        patterns: Distinct kernel sequences that were aligned.
+    """
+
+    kernels: pl.DataFrame
+    covers: list[tuple[int, ...]]
+    penalties: list[float]
+    patterns: int
+
+
+def place_operators(
+    kernels: pl.DataFrame,
+    classes: Sequence[KernelClass],
+    operators: Sequence[Operator],
+    bounds_ns: Sequence[float | None],
+    *,
+    floor_ns: float,
+) -> Placement:
+    """Find the operators of all kernels that belong to an analysed step.
+
+    Args:
+        kernels: ``gpu``, ``stream``, ``start_ns``, ``end_ns``, ``name``, ``replayed`` and ``step``
+            (null outside the analysed steps), sorted by GPU and start.
+        classes: Class of each distinct name.
+        operators: The operators of one step in model order.
+        bounds_ns: Bound of each operator, None where not known.
+        floor_ns: Time that the smallest kernel takes.
+    """
+    rows = kernels.with_row_index("row")
+    stepped = _model_streams(rows.filter(pl.col("step").is_not_null()))
+    placed = stepped.with_columns(
+        position=pl.int_range(pl.len(), dtype=pl.UInt32).over("gpu", "step"),
+    )
+    # The sequence of names is the pattern; a sum of hashes over positions names it.
+    content = pl.struct("position", "name").hash(seed=1) // 2**20
+    placed = placed.with_columns(pattern=content.sum().over("gpu", "step"))
+    typical = (
+        placed.group_by("pattern", "position")
+        .agg(
+            pl.col("name", "stream").first(),
+            (pl.col("end_ns") - pl.col("start_ns")).median().alias("ns"),
+        )
+        .sort("pattern", "position")
+    )
+    covers: dict[tuple[int, ...], int] = {}
+    penalties: list[float] = []
+    labels = []
+    for sequence in typical.partition_by("pattern", maintain_order=True):
+        launches = [
+            _launch(classes[name], stream, ns)
+            for name, stream, ns in sequence.select("name", "stream", "ns").iter_rows()
+        ]
+        found = align(launches, operators, bounds_ns, floor_ns=floor_ns)
+        labels.append(
+            sequence.select("pattern", "position").with_columns(
+                _numbered(found, covers, penalties),
+                pl.Series("main", [assignment.main for assignment in found], dtype=pl.Boolean),
+            )
+        )
+    empty = (
+        placed.select("pattern", "position")
+        .clear()
+        .with_columns(covers=pl.lit(None, dtype=pl.UInt32), main=pl.lit(None, dtype=pl.Boolean))
+    )
+    known = placed.select("row", "pattern", "position").join(
+        pl.concat([empty, *labels]), on=["pattern", "position"], how="left"
+    )
+    joined = rows.join(known.select("row", "covers", "main"), on="row", how="left").sort("row")
+    return Placement(
+        kernels=joined.drop("row"),
+        covers=list(covers),
+        penalties=penalties,
+        patterns=len(labels),
+    )
+
+
+def _model_streams(rows: pl.DataFrame) -> pl.DataFrame:
+    """Leave out streams that only prepare other work while the model runs.
+
+    In a replayed step the model runs on the streams of the replay; in an eager one on those that
+    hold more than a sliver of the kernel time.
+    """
+    if rows["replayed"].any():
+        lanes = rows.filter("replayed").select("gpu", "stream").unique()
+        return rows.join(lanes, on=["gpu", "stream"], how="semi", maintain_order="left")
+    ns = pl.col("end_ns") - pl.col("start_ns")
+    share = ns.sum().over("gpu", "stream") / ns.sum().over("gpu")
+    return rows.filter(share >= _SIDE_STREAM)
+
+
+def _launch(kernel: KernelClass, stream: int, ns: float) -> Launch:
+    entry = kernel_classes()[kernel.klass]
+    served = [kinds for name in entry.of for kinds in implements_of(name)]
+    return Launch(
+        implements=kernel.implements,
+        absorbed_by=entry.serves,
+        serves=frozenset[str]().union(*served),
+        stream=stream,
+        ns=ns,
+    )
+
+
+def _numbered(
+    found: Sequence[Assignment], covers: dict[tuple[int, ...], int], penalties: list[float]
+) -> pl.Series:
+    numbers: list[int | None] = []
+    for assignment in found:
+        if not assignment.operators:
+            numbers.append(None)
+            continue
+        number = covers.setdefault(assignment.operators, len(covers))
+        if number == len(penalties):
+            penalties.append(0.0)
+        penalties[number] = max(penalties[number], assignment.penalty)
+        numbers.append(number)
+    return pl.Series("covers", numbers, dtype=pl.UInt32)

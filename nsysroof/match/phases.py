@@ -1,0 +1,80 @@
+"""Prefill, decode or both: what the attention kernels of a step say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from nsysroof.match.rules import KernelClass
+
+PHASES = ("prefill", "decode", "mixed", "other")
+
+_PREFILL = ("attention_prefill", "mla_prefill", "linear_attn_prefill")
+_DECODE = ("attention_decode", "mla_decode", "linear_attn_decode")
+_EITHER = ("attention_mixed", "linear_attn_mixed")
+
+
+def attention_names(classes: Sequence[KernelClass]) -> list[int]:
+    """Return the names whose class is attention proper, one launch per layer and step."""
+    wanted = (*_PREFILL, *_DECODE, *_EITHER)
+    return [name for name, kernel in enumerate(classes) if kernel.klass in wanted]
+
+
+def step_phases(
+    kernels: pl.DataFrame, steps: pl.DataFrame, classes: Sequence[KernelClass]
+) -> pl.DataFrame:
+    """Return the steps with a ``phase``.
+
+    A step with prefill attention alone prefills, with decode attention alone decodes, with both
+    is mixed. Where the names fit both, a replayed step decodes, and so do steps that repeat;
+    a step without attention is ``other``.
+
+    Args:
+        kernels: Kernels with ``gpu``, ``step`` and ``name``.
+        steps: Schema ``STEPS``.
+        classes: Class of each name.
+    """
+    phase_of = {
+        name: phase for name, kernel in enumerate(classes) if (phase := _phase(kernel)) is not None
+    }
+    told = (
+        kernels.filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(phase_of)))
+        .select(
+            "gpu",
+            "step",
+            pl.col("name").replace_strict(phase_of, return_dtype=pl.String).alias("told"),
+        )
+        .group_by("gpu", "step")
+        .agg(
+            (pl.col("told") == "prefill").any().alias("prefill"),
+            (pl.col("told") == "decode").any().alias("decode"),
+        )
+    )
+    silent = ~pl.col("prefill") & ~pl.col("decode")
+    phase = (
+        pl.when(pl.col("prefill").is_null())
+        .then(pl.lit("other"))
+        .when(pl.col("prefill") & pl.col("decode"))
+        .then(pl.lit("mixed"))
+        .when("prefill")
+        .then(pl.lit("prefill"))
+        .when(pl.col("decode") | pl.col("replayed") | (silent & (pl.len() > 1)))
+        .then(pl.lit("decode"))
+        .otherwise(pl.lit("other"))
+    )
+    return (
+        steps.join(told, on=["gpu", "step"], how="left", maintain_order="left")
+        .with_columns(phase.alias("phase"))
+        .drop("prefill", "decode")
+    )
+
+
+def _phase(kernel: KernelClass) -> str | None:
+    if kernel.klass in _PREFILL:
+        return "prefill"
+    if kernel.klass in _DECODE:
+        return "decode"
+    if kernel.klass in _EITHER:
+        return str(kernel.attributes.get("phase", "either"))
+    return None

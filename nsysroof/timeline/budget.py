@@ -1,0 +1,78 @@
+"""The budget of one step: where each nanosecond of its wall time went, in exact integers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import polars as pl
+
+from nsysroof.results import Budget
+from nsysroof.timeline.activity import Activity
+from nsysroof.timeline.intervals import union
+
+
+class Share(StrEnum):
+    """What part of the budget a kernel's time belongs to."""
+
+    BOUND = "bound"  # has an operator: the bound, and what is over it
+    FIXED = "fixed"  # has an operator whose bound is below the latency floor
+    UNEXPLAINED = "unexplained"
+
+
+def step_budget(
+    activities: pl.DataFrame,
+    shares: pl.Series,
+    *,
+    gpu: int,
+    step: int,
+    start_ns: int,
+    end_ns: int,
+    bound_ns: int,
+) -> Budget:
+    """Return the account of one step of one GPU.
+
+    Every activity counts with the part of it inside the step, so that neighbouring steps never
+    count a nanosecond twice and the account adds up without a tolerance.
+
+    Args:
+        activities: Schema ``ACTIVITIES``.
+        shares: ``Share`` of each kernel, by the row number in ``activities["kernel"]``.
+        gpu: The GPU.
+        step: Number of the step on it.
+        start_ns: First kernel of the step.
+        end_ns: Where the next step begins, or its run ends.
+        bound_ns: Sum of the bounds of the operator instances whose share is ``BOUND``.
+    """
+    inside = activities.filter(
+        (pl.col("gpu") == gpu) & (pl.col("start_ns") < end_ns) & (pl.col("end_ns") > start_ns)
+    ).with_columns(
+        start_ns=pl.col("start_ns").clip(lower_bound=start_ns),
+        end_ns=pl.col("end_ns").clip(upper_bound=end_ns),
+    )
+    length = pl.col("end_ns") - pl.col("start_ns")
+    kernels = inside.filter(pl.col("activity") == int(Activity.KERNEL))
+    by_share = dict(
+        kernels.with_columns(shares.gather(kernels["kernel"]).alias("share"))
+        .group_by("share")
+        .agg(length.sum())
+        .iter_rows()
+    )
+    moved = pl.col("activity").is_in([int(Activity.COPY), int(Activity.FILL)])
+    copy_ns = int(inside.filter(moved).select(length.sum()).item())
+    replays = pl.col("activity") == int(Activity.REPLAY)
+    hidden_ns = int(inside.filter(replays).select(length.sum()).item())
+    total = int(inside.select(length.sum()).item())
+    busy = union(inside["start_ns"].to_numpy(), inside["end_ns"].to_numpy()).total_ns
+    wall = end_ns - start_ns
+    return Budget(
+        gpu=gpu,
+        step=step,
+        wall_ns=wall,
+        bound_ns=bound_ns,
+        over_bound_ns=int(by_share.get(Share.BOUND, 0)) - bound_ns,
+        fixed_ns=int(by_share.get(Share.FIXED, 0)),
+        unexplained_ns=int(by_share.get(Share.UNEXPLAINED, 0)) + hidden_ns,
+        copy_ns=copy_ns,
+        idle_ns=wall - busy,
+        overlap_ns=total - busy,
+    )
