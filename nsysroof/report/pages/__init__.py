@@ -1,0 +1,5 @@
+"""Views as pages for human eyes: rounded numbers with units, in the order a reader asks."""
+
+from nsysroof.report.pages.page import page
+
+__all__ = ["page"]

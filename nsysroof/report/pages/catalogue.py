@@ -1,0 +1,62 @@
+"""The pages of the catalogues: GPUs, models and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Row, Section, name, number
+from nsysroof.report.sheets import cell, is_table
+from nsysroof.report.views import Card, Listing
+
+_LEAST = 14
+
+
+def listing_section(listing: Listing) -> Section:
+    """Return the rows of a catalogue."""
+    if not listing.rows:
+        return Section(title=listing.title, blocks=("None.",))
+    return Section(title=listing.title, blocks=(_grid(listing.columns, listing.rows),))
+
+
+def card_sections(card: Card) -> tuple[Section, ...]:
+    """Return one entry: its plain fields first, then its tables."""
+    tables = {key: value for key, value in card.fields.items() if is_table(value)}
+    plain = {key: value for key, value in card.fields.items() if key not in tables}
+    items = tuple(Item(label=key, text=_text(value)) for key, value in plain.items())
+    blocks: list[Block] = [Items(items=items)]
+    head = Section(title=card.title, blocks=tuple(blocks))
+    return (
+        head,
+        *(
+            Section(title=key, blocks=(_grid(tuple(rows[0]), rows),))
+            for key, rows in tables.items()
+        ),
+    )
+
+
+def _grid(columns: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Grid:
+    return Grid(
+        columns=tuple(_column(column, [row[column] for row in rows]) for column in columns),
+        rows=tuple(Row(cells=tuple(_text(row[column]) for column in columns)) for row in rows),
+    )
+
+
+def _column(title: str, values: Sequence[Any]) -> Column:
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, int | float) for value in known):
+        return number(title)
+    return name(title, least=_LEAST)
+
+
+def _text(value: Any) -> str:
+    """Return a value as text: numbers with thousands or powers, an absent one a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, int | float | str | list | tuple):
+        return cell(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(inner) for inner in value) or "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

@@ -1,0 +1,219 @@
+"""The tables of a view for programs: every field under its JSON name, raw numbers, full names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, get_args
+
+import msgspec
+
+from nsysroof.report.characters import escaped
+from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
+from nsysroof.results import (
+    IDLE_CAUSES,
+    Capture,
+    CaptureDevice,
+    CaptureProcess,
+    EstimateRow,
+    Finding,
+    Gap,
+    ImpossibleRow,
+    KernelRow,
+    LinkRow,
+    OperatorRow,
+    PeakUsed,
+    Phase,
+    Report,
+    Timeline,
+    UnexplainedRow,
+)
+
+LARGEST_GAPS = 10
+"""Gaps that a report shows; ``gaps`` shows all of them."""
+
+_DICT_KEYS = {"idle_by_cause": IDLE_CAUSES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """One table: cells are one line of text each; an empty cell is a null."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Iterable[tuple[str, ...]]
+
+
+def sheets(view: View) -> tuple[Sheet, ...]:
+    """Return the tables of a view, the verdict on the capture first.
+
+    Views of a single table (gaps, kernels, listings) have exactly one.
+    """
+    match view:
+        case Report():
+            return _of_report(view)
+        case InfoView():
+            return (*_of_capture(view.capture, view.capture.findings), *_of_steps(view))
+        case GapsView():
+            return (_table("gaps", Gap, view.gaps),)
+        case KernelsView():
+            return (_table("kernels", KernelRow, view.kernels),)
+        case Listing():
+            return (_of_mappings(view.title, view.columns, view.rows),)
+        case Card():
+            return _of_card(view)
+        case _:
+            return (
+                _fields("step", view.step),
+                _fields("layer", view.layer),
+                _fields("memory", view.memory),
+                _pairs("ridge", view.ridge),
+                _table("operators", EstimateRow, view.operators),
+                _pairs("experts", view.experts or {}),
+                _pairs("parameters", view.parameters),
+                *_of_assumptions(view.assumptions),
+                _of_mappings("notes", ("note",), [{"note": note} for note in view.notes]),
+            )
+
+
+def largest_gaps(gaps: Sequence[Gap]) -> list[Gap]:
+    """Return the longest gaps, longest first."""
+    order = sorted(gaps, key=lambda gap: (-gap.idle_ns, gap.gpu, gap.start_ns))
+    return order[:LARGEST_GAPS]
+
+
+def cell(value: Any) -> str:
+    """Return a value as one line of text; null is empty, lists and mappings are JSON.
+
+    >>> cell(None), cell(2.0), cell([2, 66, 1]), cell(True)
+    ('', '2.0', '[2,66,1]', 'true')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return escaped(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return escaped(msgspec.json.encode(value).decode(), backslash=False)
+
+
+def _of_report(report: Report) -> tuple[Sheet, ...]:
+    return (
+        *_of_capture(report.capture, report.all_findings()),
+        _fields("coverage", report.coverage),
+        *_of_steps(report),
+        _fields("budget", report.budget),
+        _fields("step_bounds", report.step_bounds),
+        _table("operators", OperatorRow, report.operators),
+        _table("timeline", Timeline, report.timeline),
+        _table("largest_gaps", Gap, largest_gaps(report.gaps)),
+        _table("unexplained", UnexplainedRow, report.unexplained),
+        _table("impossible", ImpossibleRow, report.impossible),
+        _table("links", LinkRow, report.links),
+        _table("kernels", KernelRow, report.kernels),
+        _fields("host", report.host),
+        *_of_assumptions(report.assumptions),
+    )
+
+
+def _of_capture(capture: Capture, findings: list[Finding]) -> tuple[Sheet, ...]:
+    return (
+        _fields("capture", capture, skip=("devices", "process_list", "findings")),
+        _table("devices", CaptureDevice, capture.devices),
+        _table("processes", CaptureProcess, capture.process_list),
+        _table("findings", Finding, findings),
+    )
+
+
+def _of_steps(view: Report | InfoView) -> tuple[Sheet, ...]:
+    return _fields("steps", view.steps), _table("phases", Phase, view.phases)
+
+
+def _of_assumptions(assumptions: msgspec.Struct) -> tuple[Sheet, ...]:
+    peaks: list[PeakUsed] = getattr(assumptions, "peaks", [])
+    return (
+        _fields("assumptions", assumptions, skip=("peaks",)),
+        _table("peaks", PeakUsed, peaks),
+    )
+
+
+def _of_card(card: Card) -> tuple[Sheet, ...]:
+    tables = {key: value for key, value in card.fields.items() if is_table(value)}
+    plain = {key: value for key, value in card.fields.items() if key not in tables}
+    return (
+        _pairs(card.title, plain),
+        *(_of_mappings(key, tuple(rows[0]), rows) for key, rows in tables.items()),
+    )
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a field of a card is a table: a list of mappings, not empty."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _fields(name: str, struct: msgspec.Struct | None, skip: tuple[str, ...] = ()) -> Sheet:
+    """Return an object as one row per field; an absent object has none."""
+    if struct is None:
+        return _pairs(name, {})
+    plan = [(column, path) for column, path in _plan(type(struct)) if path[0] not in skip]
+    return _pairs(name, {column: _at(struct, path) for column, path in plan})
+
+
+def _pairs(name: str, values: Mapping[str, Any]) -> Sheet:
+    rows = ((cell(key), cell(value)) for key, value in values.items())
+    return Sheet(name=name, columns=("field", "value"), rows=rows)
+
+
+def _table(name: str, row_type: type[msgspec.Struct], rows: Sequence[msgspec.Struct]) -> Sheet:
+    plan = _plan(row_type)
+    return Sheet(
+        name=name,
+        columns=tuple(column for column, _ in plan),
+        rows=(tuple(cell(_at(row, path)) for _, path in plan) for row in rows),
+    )
+
+
+def _of_mappings(name: str, columns: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    cells = (tuple(cell(row[column]) for column in columns) for row in rows)
+    return Sheet(name=name, columns=columns, rows=cells)
+
+
+@cache
+def _plan(row_type: type[msgspec.Struct]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return (column, path to its value) of a struct: objects inside it with dots.
+
+    >>> [column for column, _ in _plan(Phase)]
+    ['phase', 'count', 'total_ns']
+    """
+    plan: list[tuple[str, tuple[str, ...]]] = []
+    for field in msgspec.structs.fields(row_type):
+        nested = _struct_in(field.type)
+        inner: Iterable[tuple[str, tuple[str, ...]]] = [("", ())]
+        if nested is not None:
+            inner = [(f".{column}", path) for column, path in _plan(nested)]
+        elif field.name in _DICT_KEYS:
+            inner = [(f".{key}", (key,)) for key in _DICT_KEYS[field.name]]
+        plan += [(field.encode_name + column, (field.name, *path)) for column, path in inner]
+    return tuple(plan)
+
+
+def _at(struct: msgspec.Struct, path: tuple[str, ...]) -> Any:
+    value: Any = struct
+    for key in path:
+        if value is None:
+            return None
+        value = value.get(key) if isinstance(value, dict) else getattr(value, key)
+    return value
+
+
+def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:
+    """Return the object that a field holds, as ``Spread`` in ``Spread | None``, but no list's."""
+    choices = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    for choice in choices:
+        if isinstance(choice, type) and issubclass(choice, msgspec.Struct):
+            return choice
+    return None

@@ -1,0 +1,65 @@
+"""What can be rendered: a whole report or estimate, or the part of one that a command shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from nsysroof.results import Capture, Estimate, Gap, KernelRow, Phase, Report, Steps, Timeline
+
+
+class InfoView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a capture can answer, and the steps in it."""
+
+    capture: Capture
+    steps: Steps
+    phases: list[Phase]
+
+    @classmethod
+    def of(cls, report: Report) -> InfoView:
+        """Return the part of a report that ``info`` shows, with all that was found."""
+        capture = msgspec.structs.replace(report.capture, findings=report.all_findings())
+        return cls(capture=capture, steps=report.steps, phases=report.phases)
+
+
+class GapsView(msgspec.Struct, frozen=True, kw_only=True):
+    """The account of each GPU and every gap."""
+
+    timeline: list[Timeline]
+    gaps: list[Gap]
+
+    @classmethod
+    def of(cls, report: Report) -> GapsView:
+        """Return the part of a report that ``gaps`` shows."""
+        return cls(timeline=report.timeline, gaps=report.gaps)
+
+
+class KernelsView(msgspec.Struct, frozen=True, kw_only=True):
+    """Every distinct kernel."""
+
+    kernels: list[KernelRow]
+
+    @classmethod
+    def of(cls, report: Report) -> KernelsView:
+        """Return the part of a report that ``kernels`` shows."""
+        return cls(kernels=report.kernels)
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows of a catalogue, all with the keys of ``columns``."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[Mapping[str, Any]]
+
+
+class Card(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a catalogue; a field whose value is a list of mappings is a table of its own."""
+
+    title: str
+    fields: Mapping[str, Any]
+
+
+View: TypeAlias = Report | Estimate | InfoView | GapsView | KernelsView | Listing | Card
