@@ -94,7 +94,7 @@ def cut(starts: Times, ends: Times, edges: Times) -> tuple[Times, Times, npt.NDA
     piece_starts = starts[owner].copy()
     later = rank > 0
     piece_starts[later] = edges[(low[owner] + rank - 1)[later]]
-    piece_ends = np.append(piece_starts[1:], 0)
+    piece_ends = np.append(piece_starts[1:], ends[-1:])
     is_last = rank == inside[owner]
     piece_ends[is_last] = ends[owner[is_last]]
     return piece_starts, piece_ends, owner

@@ -1,0 +1,89 @@
+"""The budget of a step adds up to its wall time, whatever overlaps or crosses its edges."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsysroof.results import Budget
+from nsysroof.timeline.activity import ACTIVITIES, Activity
+from nsysroof.timeline.budget import Share, step_budget
+
+Row = tuple[int, int, Activity, Share | None]
+
+
+def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
+    kernels = [row for row in rows if row[2] is Activity.KERNEL]
+    numbers = iter(range(len(kernels)))
+    frame = pl.DataFrame(
+        [
+            {
+                "start_ns": first,
+                "end_ns": last,
+                "gpu": 0,
+                "activity": int(activity),
+                "kernel": next(numbers) if activity is Activity.KERNEL else None,
+            }
+            for first, last, activity, _ in rows
+        ],
+        schema={name: ACTIVITIES[name] for name in ("start_ns", "end_ns", "gpu", "activity")}
+        | {"kernel": pl.UInt32()},
+    )
+    shares = pl.Series([str(row[3]) for row in kernels], dtype=pl.String)
+    return step_budget(frame, shares, gpu=0, step=3, start_ns=start, end_ns=end, bound_ns=bound)
+
+
+def test_a_step_worked_out_by_hand() -> None:
+    rows: list[Row] = [
+        (0, 100, Activity.KERNEL, Share.BOUND),  # bound 60: 40 over
+        (90, 130, Activity.KERNEL, Share.FIXED),  # 10 of it overlap the first
+        (150, 170, Activity.COPY, None),
+        (170, 180, Activity.FILL, None),
+        (185, 240, Activity.KERNEL, Share.UNEXPLAINED),  # 40 of it are in the next step
+    ]
+    found = budget_of(rows, 0, 200, bound=60)
+    assert found == Budget(
+        gpu=0,
+        step=3,
+        wall_ns=200,
+        bound_ns=60,
+        over_bound_ns=40,
+        fixed_ns=40,
+        unexplained_ns=15,
+        copy_ns=30,
+        idle_ns=25,  # 130-150 and 180-185
+        overlap_ns=10,
+    )
+
+
+rows = st.lists(
+    st.builds(
+        lambda start, length, activity, share: (start, start + length, activity, share),
+        st.integers(-10, 60),
+        st.integers(0, 20),
+        st.sampled_from(list(Activity)),
+        st.sampled_from(list(Share)),
+    ),
+    max_size=10,
+)
+
+
+@given(rows, st.integers(0, 20), st.integers(21, 50), st.integers(0, 40))
+def test_it_adds_up_and_idle_is_the_bitmaps(
+    activity: list[Row], start: int, end: int, bound: int
+) -> None:
+    found = budget_of(activity, start, end, bound)
+    total = (
+        found.bound_ns
+        + found.over_bound_ns
+        + found.fixed_ns
+        + found.unexplained_ns
+        + found.copy_ns
+        + found.idle_ns
+        - found.overlap_ns
+    )
+    assert total == found.wall_ns == end - start
+    busy = {t for first, last, _, _ in activity for t in range(first, last)}
+    assert found.idle_ns == len(set(range(start, end)) - busy)
+    assert found.overlap_ns >= 0
