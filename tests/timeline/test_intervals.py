@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 from hypothesis import given
@@ -33,7 +35,7 @@ def test_union_covers_exactly_the_bitmap(pairs: list[tuple[int, int]]) -> None:
     assert bitmap(found) == bitmap(pairs)
     assert merged.total_ns == len(bitmap(pairs))
     # Disjoint, ascending, and touching intervals are one.
-    assert all(before[1] < after[0] for before, after in zip(found, found[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in pairwise(found))
 
 
 @given(intervals, st.integers(0, SPAN), st.integers(0, SPAN))
