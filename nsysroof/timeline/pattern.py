@@ -9,6 +9,7 @@ _ALIKE = 0.02  # two stretches hold the same if their lengths differ by no more
 _REGULAR = 0.75  # share of alike stretches that makes a symbol a landmark
 _MIN_REPEATS = 2  # equal stretches needed; fewer prove nothing
 _MIN_LAYERS = 6  # a step repeats its layers; what repeats nothing inside is itself a layer
+_MIN_LAYER_KINDS = 3  # kinds of kernel in a layer that occur equally often in a step
 
 
 def find_cycles(
@@ -50,7 +51,7 @@ def find_cycles(
         places = order[bounds[kind] : bounds[kind + 1]]
         if places.size <= _MIN_REPEATS or not _is_landmark(np.diff(places), layers):
             continue
-        if not layered or _multiplicity(at[places[0] : places[1]]) >= _MIN_LAYERS:
+        if not layered or _holds_layers(at[places[0] : places[1]]):
             landmarks.append(places)
     if not landmarks:
         return none
@@ -59,10 +60,14 @@ def find_cycles(
     return max(peers, key=lambda places: (float(np.median(idle_before[places])), -int(places[0])))
 
 
-def _multiplicity(symbols: npt.NDArray[np.intp]) -> float:
-    """Return how often the typical row's symbol occurs in a stretch: the layers of a step."""
+def _holds_layers(symbols: npt.NDArray[np.intp]) -> bool:
+    """Return whether several symbols of a stretch occur equally often, as kernels of layers do.
+
+    Generic kernels recur within one layer too, but each as often as it happens to.
+    """
     counts = np.bincount(symbols)
-    return float(np.median(counts[symbols]))
+    sharing = np.bincount(counts[counts >= _MIN_LAYERS])
+    return bool(sharing.size) and int(sharing.max()) >= _MIN_LAYER_KINDS
 
 
 def _is_landmark(lengths: npt.NDArray[np.intp], layers: int | None) -> bool:

@@ -35,6 +35,12 @@ def test_two_steps_prove_nothing() -> None:
     assert cycles(step() * 2) == []
 
 
+def test_layers_full_of_generic_kernels_are_no_steps() -> None:
+    # One layer of an eager run: an element-wise kernel 38 times, others 13, 9 and 7 times.
+    layer = [*[1] * 38, 2, *[3] * 13, 4, *[5] * 9, *[6] * 7, 7, 8]
+    assert cycles(layer * 16) == []
+
+
 def test_noise_is_not_a_pattern() -> None:
     rng = np.random.default_rng(7)
     assert cycles(rng.integers(0, 40, 400).tolist()) == []
