@@ -47,29 +47,35 @@ def gpu_mismatch(given: str, traced: str) -> Finding:
     )
 
 
-def no_steps(step_range: str | None) -> Finding:
+def no_steps(step_range: str | None) -> list[Finding]:
     """Nothing shows where a step begins."""
     why = (
         f"no NVTX range matches {step_range!r}"
         if step_range is not None
         else "no graph replay, no repeating kernel pattern"
     )
-    return Finding(
-        slug="no-steps",
-        severity="warning",
-        text=f"steps not detected: {why}; times are over the whole window",
-        hint="mark steps with NVTX and give --step-range, or capture more of them",
-    )
+    return [
+        Finding(
+            slug="no-steps",
+            severity="warning",
+            text=f"steps not detected: {why}; times are over the whole window",
+            hint="mark steps with NVTX and give --step-range, or capture more of them",
+        )
+    ]
 
 
-def ranks_missing(tp: int, gpus: int) -> Finding:
+def ranks_missing(tp: int, gpus: int) -> list[Finding]:
     """Fewer GPUs have kernels than tensor-parallel ranks were given."""
-    return Finding(
-        slug="rank-missing",
-        severity="error",
-        text=f"kernels on {gpus} of {tp} ranks: per-rank and collective results are partial",
-        hint="trace every rank (start workers with spawn, one report per node)",
-    )
+    if gpus >= tp:
+        return []
+    return [
+        Finding(
+            slug="rank-missing",
+            severity="error",
+            text=f"kernels on {gpus} of {tp} ranks: per-rank and collective results are partial",
+            hint="trace every rank (start workers with spawn, one report per node)",
+        )
+    ]
 
 
 def model_mismatch(model: str, layers: int, found: int) -> Finding:
@@ -82,15 +88,19 @@ def model_mismatch(model: str, layers: int, found: int) -> Finding:
     )
 
 
-def mixed_phases(phases: Sequence[Phase], chosen: str) -> Finding:
+def mixed_phases(phases: Sequence[Phase], chosen: str | None) -> list[Finding]:
     """Steps of several phases are in the window; only one is analysed."""
+    if len(phases) <= 1:
+        return []
     told = ", ".join(f"{phase.count} {phase.phase}" for phase in phases)
-    return Finding(
-        slug="mixed-phases",
-        severity="note",
-        text=f"the window holds {told} steps; the {chosen} steps are analysed",
-        hint="choose with --phase, or cut with --window",
-    )
+    return [
+        Finding(
+            slug="mixed-phases",
+            severity="note",
+            text=f"the window holds {told} steps; the {chosen} steps are analysed",
+            hint="choose with --phase, or cut with --window",
+        )
+    ]
 
 
 def low_coverage(coverage: Coverage, *, modelled: bool) -> list[Finding]:

@@ -12,7 +12,7 @@ from nsysroof.analysis import findings as find
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.operators import OperatorGroup, group_operators, operator_rows
 from nsysroof.analysis.options import Options
-from nsysroof.analysis.selection import select
+from nsysroof.analysis.selection import Selection, select
 from nsysroof.analysis.steps import Analysed, choose_steps, phase_rows, step_rows
 from nsysroof.analysis.tables import (
     coverage,
@@ -26,7 +26,7 @@ from nsysroof.analysis.theory import Hardware, assume, choose_hardware, choose_m
 from nsysroof.match.assign import Placement, place_operators
 from nsysroof.match.phases import attention_names, step_phases
 from nsysroof.match.rules import KernelClass, load_rules
-from nsysroof.results import Budget, Finding, Report, StepBounds
+from nsysroof.results import Budget, Finding, Phase, Report, StepBounds
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.decoder import operators as model_operators
@@ -54,6 +54,23 @@ class _Theory:
     bounds_ns: list[float | None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Measured:
+    """Everything between the trace and the report."""
+
+    picked: Selection
+    hardware: Hardware
+    theory: _Theory
+    classes: list[KernelClass]
+    texts: list[str]
+    activities: pl.DataFrame
+    steps: pl.DataFrame
+    phases: list[Phase]
+    analysed: Analysed
+    groups: list[OperatorGroup]
+    kernels: pl.DataFrame
+
+
 def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report:
     """Return the report on a trace.
 
@@ -67,49 +84,30 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         InputError: A file named by the options cannot be read.
     """
     capture = trace.capture()
-    picked = select(trace, options)
-    hardware = choose_hardware(options, picked.devices)
-    model = choose_model(options)
-    texts = trace.names["text"].to_list()
-    classes = load_rules(options.rules).classify_each(texts)
-    activities = collect_activities(
-        trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns
+    found = _measure(trace, options)
+    picked, hardware, theory, analysed = (
+        found.picked,
+        found.hardware,
+        found.theory,
+        found.analysed,
     )
-    steps = find_steps(
-        trace, activities, step_range=options.step_range, layers=model.layers if model else None
-    )
-    kernels = _with_replays(picked.kernels, activities)
-    kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
-    phased = step_phases(kernels, steps, classes)
-    analysed = choose_steps(phased, options.phase)
-    kernels = _only_steps(kernels, analysed.steps)
-
-    theory = _theory(model, options, hardware, analysed)
-    placement = place_operators(
-        kernels, classes, theory.operators, theory.bounds_ns, floor_ns=hardware.floor_ns
-    )
-    groups, group_of = group_operators(
-        placement,
-        theory.operators,
-        peaks=hardware.peaks,
-        roofs=hardware.roofs,
+    operators = operator_rows(
+        found.kernels,
+        found.groups,
+        found.texts,
+        steps=analysed.steps.height,
         floor_ns=hardware.floor_ns,
     )
-    kernels = _with_roles(placement, groups, group_of)
-    operators = operator_rows(
-        kernels, groups, texts, steps=analysed.steps.height, floor_ns=hardware.floor_ns
-    )
     impossible = impossible_rows(operators, hardware, theory.workload)
-    runs = find_runs(steps)
-    gaps = find_gaps(trace, activities, runs)
+    gaps = find_gaps(trace, found.activities, find_runs(found.steps))
     idle_known = capture.graph_mode not in _IDLE_HIDDEN
-    budget = _budget(activities, kernels, groups, analysed)
-    covered = coverage(kernels)
-    phases = phase_rows(phased)
+    budget = _budget(found)
+    covered = coverage(found.kernels)
+    modelled = theory.model is not None
     assumptions = assume(
         options,
         hardware,
-        model,
+        theory.model,
         theory.workload,
         phase=analysed.phase,
         window_anchor_ns=picked.anchor_ns,
@@ -118,15 +116,11 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     told = [
         *capture.findings,
         *hardware.findings,
-        *(
-            [find.ranks_missing(options.tp, len(picked.gpus))]
-            if options.tp > len(picked.gpus)
-            else []
-        ),
-        *([] if steps.height or not capture.kernels else [find.no_steps(options.step_range)]),
-        *([find.mixed_phases(phases, str(analysed.phase))] if len(phases) > 1 else []),
-        *_layer_findings(theory, kernels, classes),
-        *find.low_coverage(covered, modelled=model is not None),
+        *find.ranks_missing(options.tp, len(picked.gpus)),
+        *(find.no_steps(options.step_range) if capture.kernels and not found.steps.height else []),
+        *find.mixed_phases(found.phases, analysed.phase),
+        *_layer_findings(found),
+        *find.low_coverage(covered, modelled=modelled),
         *find.below_bound(impossible),
         *find.read_redundancy(operators),
         *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
@@ -136,21 +130,81 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         capture=capture,
         assumptions=assumptions,
         coverage=covered,
-        timeline=account(activities, gaps, idle_known=idle_known),
-        phases=phases,
+        timeline=account(found.activities, gaps, idle_known=idle_known),
+        phases=found.phases,
         steps=step_rows(analysed),
         budget=budget,
         step_bounds=_bounds_of_step(theory, hardware, budget),
         operators=operators,
         kernels=kernel_rows(
-            kernels, texts, classes, {group.role: group.bound.spec_ns for group in groups}
+            found.kernels,
+            found.texts,
+            found.classes,
+            {group.role: group.bound.spec_ns for group in found.groups},
         ),
-        gaps=gap_rows(gaps, activities, texts, steps, everything=all_gaps) if idle_known else [],
-        unexplained=unexplained_rows(kernels, texts, classes, modelled=model is not None),
+        gaps=gap_rows(gaps, found.activities, found.texts, found.steps, everything=all_gaps)
+        if idle_known
+        else [],
+        unexplained=unexplained_rows(found.kernels, found.texts, found.classes, modelled=modelled),
         impossible=impossible,
         links=link_rows(picked.copies, {key: peak.value for key, peak in hardware.peaks.items()}),
         host=host_calls(trace),
         findings=find.in_order(told),
+    )
+
+
+def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
+    """Return every kernel analysed with its ``step``, ``role`` and ``advance_ns``.
+
+    ``role`` is null where no operator of the model was found; ``step`` outside the analysed steps.
+    The other columns are those of ``trace.kernels``.
+    """
+    return _measure(trace, options).kernels
+
+
+def _measure(trace: Trace, options: Options) -> _Measured:
+    picked = select(trace, options)
+    hardware = choose_hardware(options, picked.devices)
+    model = choose_model(options)
+    texts = trace.names["text"].to_list()
+    classes = load_rules(options.rules).classify_each(texts)
+    activities = collect_activities(
+        trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns
+    )
+    steps = find_steps(
+        trace, activities, step_range=options.step_range, layers=len(model.layers) if model else None
+    )
+    kernels = _with_replays(picked.kernels, activities)
+    kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
+    phased = step_phases(kernels, steps, classes)
+    analysed = choose_steps(phased, options.phase)
+    theory = _theory(model, options, hardware, analysed)
+    placement = place_operators(
+        _only_steps(kernels, analysed.steps),
+        classes,
+        theory.operators,
+        theory.bounds_ns,
+        floor_ns=hardware.floor_ns,
+    )
+    groups, group_of = group_operators(
+        placement,
+        theory.operators,
+        peaks=hardware.peaks,
+        roofs=hardware.roofs,
+        floor_ns=hardware.floor_ns,
+    )
+    return _Measured(
+        picked=picked,
+        hardware=hardware,
+        theory=theory,
+        classes=classes,
+        texts=texts,
+        activities=activities,
+        steps=steps,
+        phases=phase_rows(phased),
+        analysed=analysed,
+        groups=groups,
+        kernels=_with_roles(placement, groups, group_of),
     )
 
 
@@ -192,41 +246,37 @@ def _with_roles(
     )
 
 
-def _budget(
-    activities: pl.DataFrame,
-    kernels: pl.DataFrame,
-    groups: Sequence[OperatorGroup],
-    analysed: Analysed,
-) -> Budget | None:
-    median = analysed.median_step
+def _budget(found: _Measured) -> Budget | None:
+    median = found.analysed.median_step
     if median is None:
         return None
-    kind = [
-        Share.UNEXPLAINED
-        if group.bound.spec_ns is None
-        else Share.FIXED
-        if group.fixed
-        else Share.BOUND
-        for group in groups
-    ]
+    kind = [_share(group) for group in found.groups]
     shares = (
         pl.Series("share", [str(share) for share in kind], dtype=pl.String)
-        .gather(kernels["group"])
+        .gather(found.kernels["group"])
         .fill_null(str(Share.UNEXPLAINED))
     )
-    inside = kernels.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
+    inside = found.kernels.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
     instances = inside.group_by("covers").agg(pl.col("group").first())["group"].drop_nulls()
     return step_budget(
-        activities,
+        found.activities,
         shares,
         gpu=median.gpu,
         step=median.step,
         start_ns=median.start_ns,
         end_ns=median.end_ns,
         bound_ns=sum(
-            round(groups[at].bound.spec_ns or 0) for at in instances if kind[at] == Share.BOUND
+            round(found.groups[at].bound.spec_ns or 0)
+            for at in instances
+            if kind[at] is Share.BOUND
         ),
     )
+
+
+def _share(group: OperatorGroup) -> Share:
+    if group.bound.spec_ns is None:
+        return Share.UNEXPLAINED
+    return Share.FIXED if group.fixed else Share.BOUND
 
 
 def _bounds_of_step(
@@ -249,15 +299,14 @@ def _bounds_of_step(
     )
 
 
-def _layer_findings(
-    theory: _Theory, kernels: pl.DataFrame, classes: Sequence[KernelClass]
-) -> list[Finding]:
+def _layer_findings(found: _Measured) -> list[Finding]:
+    theory = found.theory
     if theory.model is None or not theory.operators:
         return []
     expected = sum(op.kind in ATTENTION_KINDS for op in theory.operators)
-    found = find.attention_calls(kernels, attention_names(classes))
+    calls = find.attention_calls(found.kernels, attention_names(found.classes))
     # Several launches a layer are an engine's choice (two passes, two batches); fewer layers,
     # or a number that no such choice gives, are another model.
-    if not found or not expected or found % expected == 0:
+    if not calls or not expected or calls % expected == 0:
         return []
-    return [find.model_mismatch(theory.model.name, expected, found)]
+    return [find.model_mismatch(theory.model.name, expected, calls)]

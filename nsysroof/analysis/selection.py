@@ -60,7 +60,7 @@ def select(trace: Trace, options: Options) -> Selection:
             )
     return Selection(
         gpus=gpus,
-        devices=[device for device in trace.gpus if device.index in gpus],
+        devices=[device for device in trace.gpus if device.gpu in gpus],
         kernels=kernels,
         copies=selected(trace.copies, gpus, window_ns),
         window_ns=window_ns,

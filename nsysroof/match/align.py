@@ -23,13 +23,27 @@ Floats = npt.NDArray[np.float64]
 
 _ATTENTION = "attention"  # whether a kernel prefills or decodes is the workload's to say
 _HEAVY, _LINK, _LIGHT, _SLIGHT = 6.0, 4.0, 2.0, 0.5  # score of a match by what it explains
-_SLIGHT_KINDS = frozenset({OperatorKind.RESIDUAL_ADD, OperatorKind.QUANTIZE, OperatorKind.MOE_ALIGN})
+_SLIGHT_KINDS = frozenset(
+    {OperatorKind.RESIDUAL_ADD, OperatorKind.QUANTIZE, OperatorKind.MOE_ALIGN}
+)
 _SKIP_OPTIONAL = 0.05
 _SKIP_SHARE = 0.5  # of what a match would have scored, for an operator that must run somewhere
 _SKIP_KERNEL, _SKIP_UNKNOWN = 0.8, 0.2
 _FAST, _SLOW = 0.9, 3.0  # measured over bound: no penalty between
 _FAST_SLOPE, _SLOW_SLOPE = 4.0, 0.5  # score lost per factor of two outside
 _FAST_CAP, _SLOW_CAP = 8.0, 3.0
+_REPEATED_KINDS = frozenset(
+    {
+        OperatorKind.QK_NORM,
+        OperatorKind.ROPE,
+        OperatorKind.KV_WRITE,
+        OperatorKind.QUANTIZE,
+        OperatorKind.TOPK,
+        OperatorKind.MOE_ALIGN,
+        OperatorKind.MOE_PERMUTE,
+        OperatorKind.SAMPLING,
+    }
+)  # operators that engines spread over several launches, such as K and V written apart
 _REACH = 4  # kernels and operators that far apart may still be swapped neighbours
 _NO_MATCH = -1e18
 
@@ -140,7 +154,9 @@ def _trace_back(launches: Sequence[Launch], table: _Table) -> list[Assignment]:
     choice = np.full((rows + 1, size + 1), -1, dtype=np.int8)
     came_from = np.zeros((rows + 1, size + 1), dtype=np.int32)
     options = [
-        sorted({_merge_set(kinds) for kinds in launch.implements}, key=lambda s: (-len(s), sorted(s)))
+        sorted(
+            {_merge_set(kinds) for kinds in launch.implements}, key=lambda s: (-len(s), sorted(s))
+        )
         for launch in launches
     ]
     columns = np.arange(size + 1)
@@ -148,6 +164,8 @@ def _trace_back(launches: Sequence[Launch], table: _Table) -> list[Assignment]:
     came_from[0] = 0
     for row, launch in enumerate(launches, start=1):
         reached = best - _skip_kernel(launch)
+        # Before the model's first operator and after its last, other kernels cost nothing.
+        reached[[0, size]] = best[[0, size]]
         for number, kinds in enumerate(options[row - 1]):
             ends, weights, bounds = table.stretches(kinds)
             if not ends.size:
@@ -184,9 +202,7 @@ def _pair_swapped(found: list[Assignment], launches: Sequence[Launch], table: _T
         if found[row].operators or not launch.implements:
             continue
         near = [
-            at
-            for other in found[max(0, row - _REACH) : row + _REACH + 1]
-            for at in other.operators
+            at for other in found[max(0, row - _REACH) : row + _REACH + 1] for at in other.operators
         ]
         if not near:
             continue
@@ -210,11 +226,8 @@ def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) 
     for row, launch in enumerate(launches):
         if found[row].operators:
             continue
-        repeated = frozenset(
-            next(iter(kinds))
-            for kinds in launch.implements
-            if len(kinds) == 1 and not kinds & (MATMUL_KINDS | ATTENTION_KINDS)
-        )
+        lone = (next(iter(kinds)) for kinds in launch.implements if len(kinds) == 1)
+        repeated = _REPEATED_KINDS.intersection(lone)
         for direction, kinds in ((launch.absorbed_by, launch.serves), ("previous", repeated)):
             if direction is None or not kinds:
                 continue
