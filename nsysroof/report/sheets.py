@@ -61,7 +61,7 @@ def sheets(view: View) -> tuple[Sheet, ...]:
         case KernelsView():
             return (_table("kernels", KernelRow, view.kernels),)
         case Listing():
-            return (_of_mappings(view.title, view.columns, view.rows),)
+            return (_of_mappings(view.title, view.columns, _joined(view)),)
         case Card():
             return _of_card(view)
         case _:
@@ -175,6 +175,12 @@ def _table(name: str, row_type: type[msgspec.Struct], rows: Sequence[msgspec.Str
         columns=tuple(column for column, _ in plan),
         rows=(tuple(cell(_at(row, path)) for _, path in plan) for row in rows),
     )
+
+
+def _joined(listing: Listing) -> Sequence[Mapping[str, Any]]:
+    if not listing.lists:
+        return listing.rows
+    return [{**row, **{key: ",".join(row[key]) for key in listing.lists}} for row in listing.rows]
 
 
 def _of_mappings(name: str, columns: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Sheet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -48,11 +48,17 @@ class KernelsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of a catalogue, all with the keys of ``columns``."""
+    """Rows of a catalogue, all with the keys of ``columns``.
+
+    ``units`` names the unit of raw numbers (``B``, ``B/s``, ``FLOP/s``) for pages that round them;
+    ``lists`` the columns whose words hold no comma, and are joined by commas in tables.
+    """
 
     title: str
     columns: tuple[str, ...]
-    rows: list[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
+    units: Mapping[str, str] = {}
+    lists: tuple[str, ...] = ()
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):

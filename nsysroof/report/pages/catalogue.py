@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Row, Section, name, number
 from nsysroof.report.sheets import cell, is_table
 from nsysroof.report.views import Card, Listing
+from nsysroof.units import format_bytes, format_rate
 
 _LEAST = 14
+_PER_SECOND = "/s"
 
 
 def listing_section(listing: Listing) -> Section:
     """Return the rows of a catalogue."""
     if not listing.rows:
         return Section(title=listing.title, blocks=("None.",))
-    return Section(title=listing.title, blocks=(_grid(listing.columns, listing.rows),))
+    return Section(
+        title=listing.title, blocks=(_grid(listing.columns, listing.rows, listing.units),)
+    )
 
 
 def card_sections(card: Card) -> tuple[Section, ...]:
@@ -35,10 +40,17 @@ def card_sections(card: Card) -> tuple[Section, ...]:
     )
 
 
-def _grid(columns: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Grid:
+def _grid(
+    columns: tuple[str, ...],
+    rows: Sequence[Mapping[str, Any]],
+    units: Mapping[str, str] = MappingProxyType({}),
+) -> Grid:
     return Grid(
         columns=tuple(_column(column, [row[column] for row in rows]) for column in columns),
-        rows=tuple(Row(cells=tuple(_text(row[column]) for column in columns)) for row in rows),
+        rows=tuple(
+            Row(cells=tuple(_text(row[column], units.get(column)) for column in columns))
+            for row in rows
+        ),
     )
 
 
@@ -49,8 +61,8 @@ def _column(title: str, values: Sequence[Any]) -> Column:
     return name(title, least=_LEAST)
 
 
-def _text(value: Any) -> str:
-    """Return a value as text: numbers with thousands or powers, an absent one a dash."""
+def _text(value: Any, unit: str | None = None) -> str:
+    """Return a value as text: numbers with their unit, an absent one a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float | str | list | tuple):
@@ -58,5 +70,12 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return ", ".join(_text(inner) for inner in value) or "–"
+        return ", ".join(_text(inner, unit) for inner in value) or "–"
+    if unit is not None:
+        per_second = unit.endswith(_PER_SECOND)
+        return (
+            format_rate(value, unit.removesuffix(_PER_SECOND))
+            if per_second
+            else format_bytes(value)
+        )
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import count as counter
 
 from nsysroof.report.blocks import Block, Grid, Row, Section, count, name, number, word
-from nsysroof.report.sheets import LARGEST_GAPS, largest_gaps
+from nsysroof.report.sheets import largest_gaps
 from nsysroof.results import Gap, Host, KernelWindow, Timeline
 from nsysroof.units import format_share, format_time, format_us, format_us_exact
 
@@ -54,11 +54,8 @@ def largest_gaps_section(gaps: list[Gap]) -> Section:
     title = "Largest gaps"
     if not gaps:
         return Section(title=title, blocks=("None.",))
-    shown = largest_gaps(gaps)
-    more = f"{count(len(gaps), 'gap')} in all; `nsysroof gaps TRACE` lists them."
-    return Section(
-        title=title, blocks=(_gaps_grid(shown), *([more] if len(gaps) > LARGEST_GAPS else []))
-    )
+    blocks = (_gaps_grid(largest_gaps(gaps)), "`nsysroof gaps TRACE` lists every gap.")
+    return Section(title=title, blocks=blocks)
 
 
 def all_gaps_section(gaps: list[Gap]) -> Section:

@@ -1,0 +1,35 @@
+"""``nsysroof analyze``: the main job."""
+
+from __future__ import annotations
+
+from nsysroof.cli.options import (
+    ModelName,
+    OutputOptions,
+    SelectionOptions,
+    TheoryOptions,
+    TracePath,
+    grouped,
+)
+from nsysroof.cli.output import choose_destination
+from nsysroof.cli.reading import check_answered, check_strictly, read_report
+
+
+@grouped
+def analyze(
+    trace: TracePath,
+    *,
+    model: ModelName = None,
+    theory: TheoryOptions,
+    selection: SelectionOptions,
+    output: OutputOptions,
+) -> None:
+    """Measure every kernel of a capture against theory.
+
+    What the capture can answer, the budget of a step, operators by time to win back, idle time
+    by cause, kernels without a theory, and results that are impossible.
+    """
+    destination = choose_destination(output, source=trace)
+    report = read_report(trace, model, theory, selection)
+    destination.write(report)
+    check_answered(report)
+    check_strictly(report, selection)

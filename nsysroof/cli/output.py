@@ -1,0 +1,117 @@
+"""Where a result goes: checked before the work, written after it, in whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from io import TextIOWrapper
+from pathlib import Path
+
+from nsysroof.cli.options import OutputOptions
+from nsysroof.errors import UsageError
+from nsysroof.report.base import Renderer, renderer_for, renderer_named
+from nsysroof.report.views import View
+
+_TERMINAL_FORMAT = "table"
+_PIPE_FORMAT = "tsv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """A format and the file that it goes to; no file: stdout."""
+
+    renderer: Renderer
+    path: Path | None
+
+    def write(self, view: View) -> None:
+        """Write the result.
+
+        Raises:
+            UsageError: ``cannot-write`` where the file system refuses.
+            BrokenPipeError: The reader of stdout went away.
+        """
+        if self.path is None:
+            _prepare_stdout()
+            self.renderer.render(view, sys.stdout)
+            sys.stdout.flush()
+        else:
+            self._write_file(view, self.path)
+            print(f"wrote {self.path}", file=sys.stderr)
+
+    def _write_file(self, view: View, path: Path) -> None:
+        """Write beside the file first, so that no half report is ever there under its name."""
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+                    self.renderer.render(view, stream)
+                Path(name).chmod(_mode_of_new_files())
+                Path(name).replace(path)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {path.name}: {error.strerror}",
+                hint="give -o a file in a folder that exists and can be written to",
+                slug="cannot-write",
+                where=str(path),
+            ) from error
+
+
+def choose_destination(output: OutputOptions, *, source: Path | None = None) -> Destination:
+    """Return where the result goes.
+
+    Args:
+        output: What the user said.
+        source: The input, which is never overwritten.
+
+    Raises:
+        UsageError: An unknown format, or a file that is there already.
+    """
+    path = output.output
+    if path is not None:
+        _check_free(path, force=output.force, source=source)
+    if output.format is not None:
+        return Destination(renderer=renderer_named(output.format), path=path)
+    if path is not None:
+        return Destination(renderer=renderer_for(path), path=path)
+    terminal = sys.stdout.isatty()
+    renderer = renderer_named(_TERMINAL_FORMAT if terminal else _PIPE_FORMAT)
+    return Destination(renderer=renderer, path=None)
+
+
+def _check_free(path: Path, *, force: bool, source: Path | None) -> None:
+    if not path.exists():
+        return
+    if source is not None and source.exists() and path.samefile(source):
+        raise UsageError(
+            f"{path.name} is the input itself",
+            hint="give -o another name",
+            slug="output-is-input",
+            where=str(path),
+        )
+    if not force or not path.is_file():
+        raise UsageError(
+            f"{path.name} exists already",
+            hint="add --force to overwrite it, or give -o another name",
+            slug="output-exists",
+            where=str(path),
+        )
+
+
+def _mode_of_new_files() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _prepare_stdout() -> None:
+    """Make every character writable: UTF-8 for programs, the nearest sign on old terminals."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="replace")
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")

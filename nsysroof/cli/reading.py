@@ -1,0 +1,109 @@
+"""From the command line to the library's calls, and from a report to an exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nsysroof.cli.options import SelectionOptions, TheoryOptions, parse_window
+from nsysroof.errors import Inconclusive
+from nsysroof.results import Report
+
+if TYPE_CHECKING:
+    from nsysroof.analysis import Options
+
+_NO_KERNELS = "no-kernels"
+
+
+def library_options(
+    model: str | None, theory: TheoryOptions, selection: SelectionOptions | None = None
+) -> Options:
+    """Return the options as the library takes them.
+
+    Raises:
+        UsageError: A context or a window that cannot be read.
+    """
+    from nsysroof.analysis import Options
+    from nsysroof.theory.workload import parse_contexts
+
+    chosen = selection or SelectionOptions()
+    return Options(
+        model=model,
+        gpu=theory.gpu,
+        batch=theory.batch,
+        context=None if theory.context is None else parse_contexts(theory.context),
+        phase=theory.phase.value,
+        new_tokens=theory.new_tokens,
+        weights=theory.weights,
+        kv=theory.kv,
+        activations=theory.activations,
+        tp=theory.tp,
+        ep=theory.ep,
+        dp=theory.dp,
+        experts=theory.experts,
+        floor_us=theory.floor_us,
+        peaks=tuple(theory.peak or ()),
+        roofs=theory.roofs,
+        tokens_per_step=theory.tokens_per_step,
+        expert_misses=theory.expert_misses,
+        unprofiled_step_us=theory.unprofiled_step_us,
+        devices=tuple(chosen.device or ()),
+        window=None if chosen.window is None else parse_window(chosen.window),
+        step_range=chosen.step_range,
+        rules=chosen.rules,
+    )
+
+
+def read_report(
+    trace: Path,
+    model: str | None,
+    theory: TheoryOptions,
+    selection: SelectionOptions,
+    *,
+    all_gaps: bool = False,
+) -> Report:
+    """Return the report on a trace.
+
+    Raises:
+        NsysroofError: As ``open_trace`` and ``analyze`` do.
+    """
+    options = library_options(model, theory, selection)
+
+    from nsysroof.analysis import analyze
+    from nsysroof.trace import open_trace
+
+    return analyze(open_trace(trace), options, all_gaps=all_gaps)
+
+
+def check_answered(report: Report) -> None:
+    """Raise where the capture has no kernel, so that nothing asked of it is answered.
+
+    Raises:
+        Inconclusive: ``no-kernels``.
+    """
+    if report.capture.kernels_used:
+        return
+    for finding in report.all_findings():
+        if finding.slug == _NO_KERNELS:
+            raise Inconclusive(finding.text, hint=finding.hint, slug=_NO_KERNELS)
+    raise Inconclusive(
+        "no kernel of the capture can be used",
+        hint="`nsysroof info TRACE` tells why; profile again with -t cuda",
+        slug=_NO_KERNELS,
+    )
+
+
+def check_strictly(report: Report, selection: SelectionOptions) -> None:
+    """Raise where ``--strict`` was given and a finding is an error.
+
+    Raises:
+        Inconclusive: ``strict``.
+    """
+    errors = [found for found in report.all_findings() if found.severity == "error"]
+    if selection.strict and errors:
+        slugs = ", ".join(dict.fromkeys(found.slug for found in errors))
+        raise Inconclusive(
+            f"--strict: the report has errors: {slugs}",
+            hint=errors[0].hint or "see the findings at the head of the report",
+            slug="strict",
+        )
