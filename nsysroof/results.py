@@ -424,6 +424,7 @@ class EstimateRow(_Plain, frozen=True, kw_only=True):
     bytes: OperatorBytes
     bound_ns: float
     min_bound_ns: float | None
+    reachable_ns: float | None = None
     limiter: str
     intensity: float | None
     dtype: str
@@ -449,7 +450,9 @@ class EstimateLayer(_Plain, frozen=True, kw_only=True):
 class EstimateStep(_Plain, frozen=True, kw_only=True):
     """One step in theory, ns; tokens per second follow from ``serial_ns``.
 
-    ``serial_ns``: matmuls, attention and LM head one after another, weights and KV (method 1).
+    ``serial_ns``: matmuls, attention, LM head and collectives one after another, weights, KV and
+    links without activations (method 1); ``serial_reachable_ns`` the same at measured roofs;
+    ``serial_with_activations_ns`` every operator with its activations.
     ``hard_ns``: max(sum FLOP/peak, sum bytes/bandwidth, sum link/link peak) over every operator.
     ``weights_once_ns``: every weight and KV byte read once (method 2 in one line).
     ``small_kernels_ns``: the other kernels of all layers at the latency floor.
@@ -457,6 +460,7 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
 
     serial_ns: float
     serial_with_activations_ns: float
+    serial_reachable_ns: float | None = None
     hard_ns: float
     weights_once_ns: float
     small_kernels_ns: float | None
