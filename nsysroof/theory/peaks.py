@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +61,10 @@ class Peaks(Mapping[str, Peak]):
         """Return the rate of a key, or None where it is not known."""
         peak = self.entries.get(key)
         return None if peak is None else peak.value
+
+    def overlaid(self, roofs: Peaks) -> Peaks:
+        """Return these peaks with measured roofs in their place where there are some."""
+        return replace(self, entries={**self.entries, **roofs.entries})
 
     def __getitem__(self, key: str) -> Peak:
         """Return the peak of a key."""

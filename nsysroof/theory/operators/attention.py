@@ -134,6 +134,7 @@ def mla_decode(
     rope: int,
     token_bytes: int,
     dtype: str = "bf16",
+    compute: str | None = None,
     topk: int | None = None,
 ) -> Cost:
     """Return the cost of weight-absorbed latent attention: one latent shared by all heads.
@@ -147,7 +148,8 @@ def mla_decode(
         kv_lora: Width of the latent.
         rope: Width of the rotary part.
         token_bytes: Bytes of one cached token (1,152 in bf16; 656 in FlashMLA's FP8 layout).
-        dtype: Dtype of queries, outputs and arithmetic.
+        dtype: Dtype of queries and outputs.
+        compute: Peak key of the arithmetic; None: ``dtype``.
         topk: A sparse indexer picked this many keys per query.
 
     >>> c = mla_decode([1], [4095], heads=128, kv_lora=512, rope=64, token_bytes=1152)
@@ -162,7 +164,7 @@ def mla_decode(
         keys += min(prefix + q, p)
     tokens, size = sum(queries), FLOAT_BYTES[dtype]
     return Cost(
-        flop={dtype: 2 * heads * (2 * kv_lora + rope) * pairs},
+        flop={compute or dtype: 2 * heads * (2 * kv_lora + rope) * pairs},
         kv_read=keys * token_bytes,
         act_read=tokens * heads * (kv_lora + rope) * size,
         act_write=tokens * heads * kv_lora * size,

@@ -94,24 +94,3 @@ def delta_rule(
         act_read=tokens * (width + 2 * value_heads) * size,
         act_write=tokens * value_heads * value_dim * size,
     )
-
-
-def linear_attention(
-    batch: int, tokens: int, *, heads: int, head_dim: int, state_dtype: str, dtype: str
-) -> Cost:
-    """Return the cost of linear attention with decay: a head_dim x head_dim state per head.
-
-    5 FLOP per state value and token: decay, outer product and read-out.
-
-    >>> linear_attention(1, 1, heads=64, head_dim=128, state_dtype="fp32", dtype="bf16").state
-    8388608
-    """
-    values = heads * head_dim * head_dim
-    size = FLOAT_BYTES[dtype]
-    compute = "fp32" if tokens == batch else dtype
-    return Cost(
-        flop={compute: 5 * tokens * values},
-        state=2 * batch * values * FLOAT_BYTES[state_dtype],
-        act_read=3 * tokens * heads * head_dim * size,
-        act_write=tokens * heads * head_dim * size,
-    )
