@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from math import ceil
+from math import ceil, fsum
 
 from nsysroof.errors import UsageError
 from nsysroof.results import (
@@ -236,7 +236,7 @@ def _step(
 
 
 def _sum(each: Sequence[Operator], time: Callable[[Operator], float]) -> float:
-    return sum(time(op) for op in each)
+    return fsum(time(op) for op in each)
 
 
 def _reachable_sum(each: Sequence[Operator], judge: _Judge) -> float | None:

@@ -207,6 +207,7 @@ def parse_contexts(context: int | str | Sequence[int]) -> tuple[int, ...]:
     >>> parse_contexts("4096"), parse_contexts([1, 2])
     ((4096,), (1, 2))
     """
+    lengths: tuple[int, ...]
     if isinstance(context, int):
         lengths = (context,)
     elif isinstance(context, str):

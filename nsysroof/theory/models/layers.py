@@ -301,6 +301,10 @@ class DeltaNet:
         return 0
 
 
+GATED: tuple[str, ...] = ("gate_proj", "up_proj")
+PLAIN: tuple[str, ...] = ("up_proj",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mlp:
     """A dense feed-forward block of three matrices (gated) or two."""
@@ -324,13 +328,11 @@ def feed_forward(
 ) -> tuple[Linear, ...]:
     """Return the matrices of a feed-forward block under other roles and module names."""
     inner = split(mlp.intermediate, tp)
-    if mlp.gated:
-        role, names, wide = f"{prefix}.gate_up_proj", ("gate_proj", "up_proj"), 2 * inner
-    else:
-        role, names, wide = up_role, ("up_proj",), inner
+    names = GATED if mlp.gated else PLAIN
+    role = f"{prefix}.gate_up_proj" if mlp.gated else up_role
     modules = tuple(f"{module}.{name}" for name in names)
     return (
-        Linear(role=role, modules=modules, n=wide, k=hidden, bias=mlp.bias),
+        Linear(role=role, modules=modules, n=len(names) * inner, k=hidden, bias=mlp.bias),
         Linear(
             role=f"{prefix}.down_proj",
             modules=(f"{module}.down_proj",),
@@ -358,10 +360,7 @@ class Moe:
         """Return router, experts and shared experts; ``tp`` splits each expert, ``ep`` the set."""
         inner = split(self.intermediate, tp)
         local = self.experts // ep
-        if self.gated:
-            names, wide = ("gate_proj", "up_proj"), 2 * inner
-        else:
-            names, wide = ("up_proj",), inner
+        names = GATED if self.gated else PLAIN
         return (
             Linear(
                 role="moe.router",
@@ -374,7 +373,7 @@ class Moe:
             Linear(
                 role="moe.gate_up",
                 modules=tuple(f"mlp.experts.0.{name}" for name in names),
-                n=wide,
+                n=len(names) * inner,
                 k=hidden,
                 bias=self.expert_bias,
                 copies=local,

@@ -156,7 +156,8 @@ def _bitsandbytes(section: Mapping[str, Any]) -> Quantisation:
 
 
 def _compressed_tensors(section: Mapping[str, Any]) -> Quantisation:
-    group = next(iter(section.get("config_groups", {}).values()), {})
+    groups: Mapping[str, Mapping[str, Any]] = section.get("config_groups") or {}
+    group = next(iter(groups.values()), {})
     weights = group.get("weights") or {}
     inputs = group.get("input_activations")
     cache = section.get("kv_cache_scheme") or {}

@@ -1,0 +1,274 @@
+"""Costs of single operators against values worked out apart from the package's own code.
+
+Each number was printed by an independent implementation of the same formulas that checks itself
+by brute force and Monte Carlo, and typed in here.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from nsysroof.theory.cost import Cost
+from nsysroof.theory.dtypes import WEIGHT_FORMATS, WeightFormat, activation_format, weight_format
+from nsysroof.theory.operators.attention import (
+    attention,
+    causal_pairs,
+    keys_read,
+    kv_write,
+    local_pairs,
+    mla_decode,
+    split_kv_partials,
+)
+from nsysroof.theory.operators.collective import all_reduce
+from nsysroof.theory.operators.copy import bytes_in_flight, copy, gather_rate
+from nsysroof.theory.operators.elementwise import activation
+from nsysroof.theory.operators.gemm import LinearFormat, gemm
+from nsysroof.theory.operators.moe import combine, expected_experts, grouped_gemm
+from nsysroof.theory.operators.norm import rms_norm
+from nsysroof.theory.operators.state import conv_step, delta_rule, mamba2
+from nsysroof.theory.roofline import wave_efficiency
+
+
+def _format(weights: str | WeightFormat, activations: str) -> LinearFormat:
+    fmt = weight_format(weights) if isinstance(weights, str) else weights
+    return LinearFormat(weights=fmt, activations=activation_format(activations), output="bf16")
+
+
+@pytest.mark.parametrize(
+    ("weights", "activations", "weight", "scale", "act_read", "total"),
+    [
+        ("fp8-block", "fp8-block", 16_777_216, 4_224, 4_096, 16_793_728),
+        ("awq", "bf16", 8_388_608, 327_680, 8_192, 8_732_672),
+        ("gptq", "bf16", 8_388_608, 262_144, 8_192, 8_667_136),
+        ("mxfp4", "bf16", 8_388_608, 524_288, 8_192, 8_929_280),
+        ("nvfp4", "nvfp4", 8_388_608, 1_048_836, 2_048, 9_447_684),
+        ("int8", "int8", 16_777_216, 16_388, 4_096, 16_805_892),
+    ],
+)
+def test_quantised_gemm_of_4096(
+    weights: str, activations: str, weight: int, scale: int, act_read: int, total: int
+) -> None:
+    cost = gemm(1, 4096, 4096, fmt=_format(weights, activations))
+    assert cost.total_flop == 33_554_432
+    assert (cost.weight, cost.scale, cost.act_read, cost.act_write) == (
+        weight,
+        scale,
+        act_read,
+        8_192,
+    )
+    assert cost.memory_bytes == total
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "bits"),
+    [
+        ("awq", None, 4.15625),
+        ("gptq", None, 4.125),
+        ("gptq", 64, 4.25),
+        ("gptq", 32, 4.5),
+        ("mxfp4", None, 4.25),
+        ("mxfp8", None, 8.25),
+        ("q4_0", None, 4.5),
+        ("q4_k", None, 4.5),
+        ("q8_0", None, 8.5),
+        ("nf4", None, 4.126953125),
+    ],
+)
+def test_bits_per_weight(name: str, group: int | None, bits: float) -> None:
+    fmt = WEIGHT_FORMATS[name] if group is None else WEIGHT_FORMATS[name].grouped(group)
+    size = fmt.payload_bytes(4096, 4096) + fmt.scale_bytes(4096, 4096)
+    assert size * 8 / 4096**2 == pytest.approx(bits, abs=1e-6)
+
+
+def test_qkv_of_64_tokens() -> None:
+    cost = gemm(64, 5120, 2048, fmt=_format("bf16", "bf16"))
+    assert (cost.act_read, cost.act_write, cost.memory_bytes) == (262_144, 655_360, 21_889_024)
+    assert cost.flop == {"bf16": 1_342_177_280}
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "kv", "kv_read", "total"),
+    [
+        (4, "bf16", 8_388_608, 8_404_992),
+        (32, "bf16", 67_108_864, 67_125_248),
+        (1, "bf16", 2_097_152, 2_113_536),
+        (4, "fp8", 4_194_304, 4_210_688),
+    ],
+)
+def test_decode_reads_each_kv_head_once(kv_heads: int, kv: str, kv_read: int, total: int) -> None:
+    cost = attention([1], [4095], heads=32, kv_heads=kv_heads, head_dim=128, kv=kv)
+    assert (cost.kv_read, cost.total_flop, cost.memory_bytes) == (kv_read, 67_108_864, total)
+
+
+def test_decode_window_of_gpt_oss() -> None:
+    cost = attention([1], [4095], heads=64, kv_heads=8, head_dim=64, window=128)
+    assert (cost.kv_read, cost.total_flop, cost.memory_bytes) == (262_144, 2_097_152, 278_528)
+
+
+def test_verify_of_four_tokens_reads_the_cache_once() -> None:
+    cost = attention([4], [4092], heads=32, kv_heads=4, head_dim=128)
+    assert (cost.kv_read, cost.total_flop) == (8_388_608, 268_337_152)
+
+
+def test_split_kv_partials() -> None:
+    cost = split_kv_partials(1, heads=32, value_dim=128, splits=8)
+    assert cost.act_read == cost.act_write == 140_288 - 8_192
+
+
+@pytest.mark.parametrize(("token_bytes", "kv_read"), [(1152, 4_718_592), (656, 2_686_976)])
+def test_latent_decode_of_deepseek_v3(token_bytes: int, kv_read: int) -> None:
+    cost = mla_decode([1], [4095], heads=128, kv_lora=512, rope=64, token_bytes=token_bytes)
+    assert (cost.kv_read, cost.total_flop) == (kv_read, 1_140_850_688)
+    assert (cost.act_read, cost.act_write) == (147_456, 131_072)
+
+
+def test_prefill_whole_and_last_chunk() -> None:
+    whole = attention([4096], [0], heads=32, kv_heads=4, head_dim=128)
+    assert (whole.total_flop, whole.memory_bytes) == (137_472_507_904, 75_497_472)
+    chunk = attention([512], [3584], heads=32, kv_heads=4, head_dim=128)
+    assert (chunk.kv_read, chunk.memory_bytes) == (8_388_608, 16_777_216)
+    assert chunk.total_flop == pytest.approx(3.22164e10, rel=1e-5)
+
+
+def test_pairs_by_brute_force() -> None:
+    queries, prefix, window = 7, 11, 5
+    seen = [(i, j) for i in range(queries) for j in range(prefix + queries) if j <= prefix + i]
+    assert causal_pairs(queries, prefix) == len(seen)
+    near = [(i, j) for i, j in seen if j > prefix + i - window]
+    assert causal_pairs(queries, prefix, window) == len(near)
+    assert keys_read(queries, prefix, window) == len({j for _, j in near})
+    for size in (3, 4, 20):
+        same = [(i, j) for i, j in seen if j // size == (prefix + i) // size]
+        assert local_pairs(queries, prefix, size) == (len(same), len({j for _, j in same}))
+
+
+def test_kv_write_of_one_token() -> None:
+    cost = kv_write(1, 4 * 256, kv="bf16", dtype="bf16")
+    # 2,048 B in and out, and the 8-byte slot.
+    assert (cost.act_read, cost.kv_write) == (2_048 + 8, 2_048)
+
+
+def test_norm_and_activation() -> None:
+    fused = rms_norm(1, 2048, dtype="bf16", residual=True)
+    assert (fused.weight, fused.act_read, fused.act_write) == (4_096, 8_192, 8_192)
+    assert fused.total_flop == 10_240
+    act = activation(8, 768, gated=True, dtype="bf16")
+    assert (act.act_read, act.act_write, act.total_flop) == (24_576, 12_288, 30_720)
+
+
+def _experts(
+    tokens: int, hidden: int, width: int, experts: int, top_k: int, weights: str, inputs: str
+) -> Cost:
+    fmt, rows = _format(weights, inputs), tokens * top_k
+    distinct = expected_experts(experts, top_k, tokens)
+    up = grouped_gemm(rows, 2 * width, hidden, experts=distinct, fmt=fmt, read_rows=tokens)
+    # The reference fuses the sum over experts into the second product.
+    down = grouped_gemm(rows, hidden, width, experts=distinct, fmt=fmt, write_rows=tokens)
+    return up + down
+
+
+@pytest.mark.parametrize(
+    ("tokens", "weight", "flop"),
+    [
+        (1, 75_497_472, 75_497_472),
+        (16, 777_836_000, 1_207_959_552),
+        (128, 1_207_650_000, 9_663_676_416),
+    ],
+)
+def test_experts_of_qwen3_30b(tokens: int, weight: int, flop: int) -> None:
+    cost = _experts(tokens, 2048, 768, 128, 8, "bf16", "bf16")
+    assert cost.weight == pytest.approx(weight, rel=3e-6)  # typed in with six digits
+    assert cost.total_flop == flop
+    act = activation(8 * tokens, 768, gated=True, dtype="bf16")
+    assert cost.act_read + act.act_read == 40_960 * tokens
+    assert cost.act_write + act.act_write == 40_960 * tokens
+
+
+def test_experts_of_gpt_oss_in_mxfp4() -> None:
+    cost = _experts(1, 2880, 2880, 128, 4, "mxfp4", "bf16")
+    assert (cost.weight, cost.scale) == (49_766_400, 3_110_400)
+
+
+def test_experts_of_deepseek_v3_in_fp8() -> None:
+    cost = _experts(1, 7168, 2048, 256, 8, "fp8-block", "bf16")
+    assert (cost.weight, cost.scale, cost.total_flop) == (352_321_536, 86_016, 704_643_072)
+
+
+def test_expected_experts_by_monte_carlo() -> None:
+    rng = random.Random(0)
+    trials = 4000
+    total = sum(len({e for _ in range(6) for e in rng.sample(range(16), 3)}) for _ in range(trials))
+    assert expected_experts(16, 3, 6) == pytest.approx(total / trials, rel=0.01)
+    assert expected_experts(16, 3, 6) == pytest.approx(11.3968, abs=1e-4)
+
+
+def test_combine_reads_every_pair() -> None:
+    assert combine(8, 1, 2048, dtype="bf16").act_read == 32_768
+
+
+def test_states_of_recurrent_layers() -> None:
+    conv = conv_step(1, 1, channels=64 * 64 + 2 * 8 * 128, taps=4, dtype="bf16")
+    nano = mamba2(
+        1, 1, heads=64, head_dim=64, groups=8, state=128, state_dtype="fp32", dtype="bf16"
+    )
+    assert (conv + nano).state == 2 * 2_134_016
+    assert (conv + nano).total_flop == 2_670_592
+    conv = conv_step(1, 1, channels=2 * 16 * 128 + 32 * 128, taps=4, dtype="bf16")
+    delta = delta_rule(
+        1,
+        1,
+        key_heads=16,
+        value_heads=32,
+        key_dim=128,
+        value_dim=128,
+        state_dtype="fp32",
+        dtype="bf16",
+    )
+    assert (conv + delta).state == 2 * 2_146_304
+    assert delta.total_flop == 4_194_304
+
+
+@pytest.mark.parametrize(
+    ("size", "in_switch", "us"),
+    [
+        (16_384, False, 0.064),
+        (16_384, True, 0.036),
+        (536_870_912, False, 2087.8),
+        (536_870_912, True, 1193.0),
+    ],
+)
+def test_all_reduce_over_eight_gpus(size: int, in_switch: bool, us: float) -> None:
+    link = all_reduce(size, 8, in_switch=in_switch).link
+    assert link / 450e9 * 1e6 == pytest.approx(us, rel=0.02)
+
+
+def test_measured_all_reduce_needs_the_switch() -> None:
+    # 8 H200: 537 MB in 2,040 us is below the ring's bound, not below the switch's.
+    ring = all_reduce(536_870_912, 8, in_switch=False).link / 450e9 * 1e6
+    switch = all_reduce(536_870_912, 8, in_switch=True).link / 450e9 * 1e6
+    assert switch < 2040 < ring
+
+
+def test_gather_follows_littles_law() -> None:
+    eight = bytes_in_flight(blocks=2 * 8, threads=1024, bytes_per_thread=16)
+    assert eight == 262_144
+    round_trip_ns = eight / 202e9 * 1e9
+    assert round_trip_ns == pytest.approx(1297.7, abs=0.1)
+    more = bytes_in_flight(blocks=2 * 32, threads=1024, bytes_per_thread=16)
+    assert gather_rate(more, round_trip_ns, 450e9) == 450e9
+    assert more / (round_trip_ns * 1e-9) == pytest.approx(808e9, rel=1e-3)
+
+
+def test_device_copy_reads_and_writes_o17() -> None:
+    # 29,684,236,288 B in 19.614 ms: 1,513 GB/s counted once, 3,027 GB/s as the memory sees it.
+    moved = copy(29_684_236_288, kind="d2d").memory_bytes
+    assert moved / 19.614e-3 / 1e9 == pytest.approx(3026.9, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "sms", "share"), [(1024, 132, 0.9697), (40, 132, 0.303), (352, 132, 0.889)]
+)
+def test_wave_efficiency(blocks: int, sms: int, share: float) -> None:
+    assert wave_efficiency(blocks, sms) == pytest.approx(share, abs=5e-4)
