@@ -1,0 +1,162 @@
+"""Reads SQLite exports through ADBC: queries run in C, over rowid ranges in two threads."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import TypeVar
+
+import adbc_driver_manager
+import adbc_driver_sqlite.dbapi
+import polars as pl
+import pyarrow as pa
+
+from nsysroof.trace.contract import Layout, find_table
+from nsysroof.trace.fields import Field
+from nsysroof.trace.reader import Only, damaged, narrow
+from nsysroof.trace.source import Source
+
+BATCH_ROWS = 16_384
+_BATCHES_PER_BLOCK = 4  # merging a few batches gives back what the driver's buffers hold too much
+_ROWS_WORTH_A_THREAD = 200_000
+_THREADS = 2
+
+T = TypeVar("T")
+
+
+class SqliteReader:
+    """Reads a SQLite export through ADBC; queries run in C and give Arrow batches."""
+
+    def __init__(self, source: Source) -> None:
+        """Read the table and column names; nothing else is touched yet."""
+        self._source = source
+        self._layout: Layout = dict(self._list_tables())
+
+    @property
+    def layout(self) -> Layout:
+        """The tables of the export and their columns."""
+        return self._layout
+
+    def count(self, table: str) -> int:
+        """Return the number of rows, 0 where there is no such table."""
+        spelled = find_table(self._layout, table)
+        if spelled is None:
+            return 0
+        with self._reading(table), closing(self._connect()) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM [{spelled}]").fetchone()[0])  # noqa: S608  a name from the export's own catalogue
+
+    def map_blocks(
+        self,
+        table: str,
+        fields: Mapping[str, Field],
+        block: Callable[[pl.DataFrame], T],
+        *,
+        only: Only | None = None,
+    ) -> list[T]:
+        """Return ``block(rows)`` for each block of rows, in the order of the table."""
+        spelled = find_table(self._layout, table)
+        if spelled is None:
+            return []
+        columns = ", ".join(f"{field.sql} AS [{name}]" for name, field in fields.items())
+        query = f"SELECT {columns} FROM [{spelled}]"  # noqa: S608  names of the contract
+        if only is not None:
+            return self._query(table, f"{query} WHERE {_sql_condition(only)}", fields, block)
+        parts = [f"{query}{condition}" for condition in self._rowid_ranges(table, spelled)]
+        with ThreadPoolExecutor(max_workers=_THREADS) as threads:
+            done = [threads.submit(self._query, table, part, fields, block) for part in parts]
+            return [result for part in done for result in part.result()]
+
+    def _query(
+        self,
+        table: str,
+        query: str,
+        fields: Mapping[str, Field],
+        block: Callable[[pl.DataFrame], T],
+    ) -> list[T]:
+        results: list[T] = []
+        with (
+            self._reading(table),
+            adbc_driver_sqlite.dbapi.connect(self._source.uri, autocommit=True) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
+            cursor.execute(query)
+            batches = (
+                _from_driver(batch, fields, table, self._source)
+                for batch in cursor.fetch_record_batch()
+            )
+            results.extend(block(rows) for rows in _merge(batches))
+        return results
+
+    def _rowid_ranges(self, table: str, spelled: str) -> list[str]:
+        """Return conditions that split the table by rowid, one where it is short or has none."""
+        try:
+            # Two statements: one that asks for both ends scans the whole table.
+            with closing(self._connect()) as connection:
+                first, last = (
+                    connection.execute(f"SELECT {end}(rowid) FROM [{spelled}]").fetchone()[0]  # noqa: S608  a name from the export's own catalogue
+                    for end in ("min", "max")
+                )
+        except sqlite3.OperationalError:
+            return [""]  # a view or a table WITHOUT ROWID
+        except sqlite3.Error as error:
+            raise damaged(table, error, self._source) from error
+        if first is None or last - first < _ROWS_WORTH_A_THREAD:
+            return [""]
+        middle = (first + last) // 2
+        return [f" WHERE rowid <= {middle}", f" WHERE rowid > {middle}"]
+
+    def _list_tables(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        query = (
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+            " WHERE m.type IN ('table', 'view') ORDER BY m.name, c.cid"
+        )
+        with self._reading("sqlite_master"), closing(self._connect()) as connection:
+            rows = connection.execute(query).fetchall()
+        names: dict[str, list[str]] = {}
+        for table, column in rows:
+            names.setdefault(table, []).append(column)
+        for table, columns in names.items():
+            yield table, tuple(columns)
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._source.uri, uri=True)
+
+    @contextmanager
+    def _reading(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except (adbc_driver_manager.Error, OSError, sqlite3.Error) as error:
+            self._source.check_unchanged()
+            raise damaged(table, error, self._source) from error
+        self._source.check_unchanged()
+
+
+def _sql_condition(only: Only) -> str:
+    values = (
+        str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+        for value in only.values
+    )
+    return f"[{only.column}] IN ({', '.join(values)})"
+
+
+def _from_driver(
+    batch: pa.RecordBatch, fields: Mapping[str, Field], table: str, source: Source
+) -> pl.DataFrame:
+    rows = pl.from_arrow(batch)
+    assert isinstance(rows, pl.DataFrame)
+    return narrow(rows, fields, table, source)
+
+
+def _merge(batches: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield a few batches at a time in buffers of their own, and let go of the driver's."""
+    pending: list[pl.DataFrame] = []
+    for batch in batches:
+        pending.append(batch)
+        if len(pending) == _BATCHES_PER_BLOCK:
+            yield pl.concat(pending, rechunk=True)
+            pending.clear()
+    if pending:
+        yield pl.concat(pending, rechunk=True)
