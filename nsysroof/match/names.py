@@ -1,0 +1,62 @@
+"""The spelling of kernel names: what nsys, torch and c++filt write differently becomes one text.
+
+Two views of a name are matched by the rules. The *text* is the whole demangled name in one
+spelling. The *words* are the qualified function name alone, without return type, template
+arguments and parameters, in lower-case words joined by underscores.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+VIEWS = pl.Schema({"name": pl.String(), "text": pl.String(), "words": pl.String()})
+
+_INTEGER = r"(?:(?:un)?signed )?(?:int|short|char|long long|long)"
+_TEXT_STEPS: tuple[tuple[str, str], ...] = (
+    (r"^\s+|\s+$", ""),
+    (r"(?:\(anonymous namespace\)|<unnamed>|\(anonymous\)|\{anonymous\})::", ""),
+    (r"\(bool\)1\b", "true"),
+    (r"\(bool\)0\b", "false"),
+    (rf"\({_INTEGER}\)(-?[0-9])", "$1"),
+    (r"\b([0-9]+)(?:ull|ul|ll|u|l)\b", "$1"),
+    (r"\[lambda(\([^\[\]]*\)) \(instance ([0-9]+)\)\]", "{lambda$1#$2}"),
+    (r"\bconst ([A-Za-z_][A-Za-z0-9_:]*)", "$1 const"),
+    (r" +([>*&])", "$1"),
+    (r"\b(?:at_cuda_detail|at::cuda(?:::detail)?)::cub::", "cub::"),
+    (r"\b(cub|thrust)::(?:CUB|THRUST)_[0-9A-Z_]+::", "$1::"),
+    (r"^(?:void|std::enable_if<.*?>::type) ", ""),
+)
+"""Replacements in order; linear-time syntax, so no look-around."""
+
+_WORDS_STEPS: tuple[tuple[str, str], ...] = (
+    (r"^_ZN?([0-9]+[A-Za-z_][0-9A-Za-z_]*?)(?:I[NLiSfaJ]|E[vP]).*$", "$1"),
+    (r"[<(].*$", ""),
+    (r"([a-z])([A-Z])", "${1}_$2"),
+    (r"([0-9])([A-Z][a-z])", "${1}_$2"),
+    (r"([A-Z])([A-Z][a-z])", "${1}_$2"),
+)
+
+
+def spell_names(names: pl.Series) -> pl.DataFrame:
+    """Return the views of each name: columns name (as given), text and words, in input order.
+
+    >>> spell_names(pl.Series(["void ns::fusedQKNorm<(int)4, (bool)1>(const T1 *)"])).row(0)[1:]
+    ('ns::fusedQKNorm<4, true>(T1 const*)', 'ns::fused_qk_norm')
+    """
+    text = names.cast(pl.String()).rename("text")
+    for pattern, replacement in _TEXT_STEPS:
+        text = text.str.replace_all(pattern, replacement)
+    words = text.rename("words")
+    for pattern, replacement in _WORDS_STEPS:
+        words = words.str.replace_all(pattern, replacement)
+    return pl.DataFrame([names.rename("name"), text, words.str.to_lowercase()], schema=VIEWS)
+
+
+def spell_name(name: str) -> str:
+    """Return one name in the spelling that the rules match.
+
+    >>> spell_name("std::enable_if<!T7, void>::type internal::gemvx::kernel<int, (bool)0>(T13)")
+    'internal::gemvx::kernel<int, false>(T13)'
+    """
+    spelled: str = spell_names(pl.Series([name]))["text"][0]
+    return spelled
