@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 
 from nsysroof.errors import InputError, UsageError
 from nsysroof.theory.formula import formula_peaks
+from nsysroof.theory.nearest import did_you_mean
 from nsysroof.theory.peaks import PEAK_KEYS, Peak, Peaks, checked_peak
 
 __all__ = [
@@ -135,11 +135,10 @@ def find_gpu(name_or_path: str) -> Gpu:
     path = Path(name_or_path)
     if path.suffix == ".toml":
         return _read(path.name, _read_text(path), where=str(path))
-    near = get_close_matches(key, gpu_keys(), n=3, cutoff=0.4)
+    near = did_you_mean(key, gpu_keys(), otherwise="`nsysroof gpus` lists them")
     raise UsageError(
         f"unknown GPU {name_or_path!r}",
-        hint=f"{'did you mean ' + ' or '.join(near) if near else 'nsysroof gpus lists them'}"
-        "; or give a TOML file",
+        hint=f"{near}; or give a TOML file",
         slug="unknown-gpu-name",
         where="--gpu",
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +16,7 @@ from nsysroof.errors import InputError, UsageError
 from nsysroof.theory.models.families import read_family
 from nsysroof.theory.models.layers import Attention, LatentAttention, Layer, Moe
 from nsysroof.theory.models.quantization import Quantisation, read_quantisation
+from nsysroof.theory.nearest import did_you_mean
 
 DTYPES = {
     "bfloat16": "bf16",
@@ -26,6 +27,9 @@ DTYPES = {
     "fp16": "fp16",
     "fp32": "fp32",
 }
+
+TUNINGS = r"-(instruct|chat|base|it|hf|thinking)(-\d+)?$"
+"""Ends of names that change what a model says, not its shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +153,8 @@ def model_keys() -> tuple[str, ...]:
 def find_model(name_or_path: str) -> ModelSpec:
     """Return the model of a catalogue key, of a ``config.json`` or of the folder that holds one.
 
-    An organisation before the name is ignored: ``Qwen/Qwen3-30B-A3B`` is ``qwen3-30b-a3b``.
+    An organisation before the name is ignored, and so is a tuning after it:
+    ``Qwen/Qwen3-30B-A3B-Instruct-2507`` is ``qwen3-30b-a3b``.
 
     Raises:
         UsageError: No such key, or a configuration of an unknown kind.
@@ -162,13 +167,13 @@ def find_model(name_or_path: str) -> ModelSpec:
     if path.suffix == ".json" or path.is_dir():
         return _from_file(path / "config.json" if path.is_dir() else path)
     key = name_or_path.rsplit("/", 1)[-1].lower()
-    if key in model_keys():
-        return _catalogued(key)
-    near = get_close_matches(key, model_keys(), n=3, cutoff=0.4)
+    for candidate in (key, re.sub(TUNINGS, "", key)):
+        if candidate in model_keys():
+            return _catalogued(candidate)
+    near = did_you_mean(key, model_keys(), otherwise="`nsysroof models` lists them")
     raise UsageError(
         f"unknown model {name_or_path!r}",
-        hint=f"{'did you mean ' + ' or '.join(near) if near else 'nsysroof models lists them'}"
-        "; or give the path of its config.json",
+        hint=f"{near}; or give the path of its config.json",
         slug="unknown-model-name",
         where="--model",
     )
