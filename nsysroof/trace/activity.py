@@ -25,23 +25,11 @@ from nsysroof.trace.texts import index_texts
 CLOCK_ERROR_NS = 1_000_000
 """How much earlier than its own launch call a row may start: the clocks of GPU and host differ."""
 
-_COPY_KINDS = {
-    1: "h2d",
-    2: "d2h",
-    3: "h2d",
-    4: "d2h",
-    5: "d2d",
-    6: "d2d",
-    7: "d2d",
-    8: "d2d",
-    10: "p2p",
-    11: "h2d",
-    12: "d2h",
-    13: "p2p",
-}  # fmt: skip  arrays live in device memory; 11 to 13 are migrations of managed memory
-_MEMORY_KINDS = {
-    0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device", 6: "managed",
-}  # fmt: skip
+# Arrays live in device memory; 11 to 13 are migrations of managed memory.
+_COPY_KINDS = dict.fromkeys((1, 3, 11), "h2d") | dict.fromkeys((2, 4, 12), "d2h")
+_COPY_KINDS |= dict.fromkeys((5, 6, 7, 8), "d2d") | dict.fromkeys((10, 13), "p2p")
+_MEMORY_KINDS = dict(enumerate(("pageable", "pinned", "device", "array", "managed")))
+_MEMORY_KINDS |= {5: "device", 6: "managed"}  # their static forms
 _REASONS = (
     "good",
     "zero-timestamps",

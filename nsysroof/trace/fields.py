@@ -19,7 +19,7 @@ class Field:
     """One column to read: ``sql`` and ``expr`` say the same; text fields are read as bytes.
 
     ``required`` fields make a table unreadable when their columns are missing; other fields
-    become null.
+    become null. ``filled`` fields hold a value in every row of a real export.
     """
 
     columns: tuple[str, ...]
@@ -28,6 +28,7 @@ class Field:
     expr: pl.Expr
     required: bool = False
     any_of: bool = False
+    filled: bool = False
 
     @property
     def is_text(self) -> bool:
@@ -43,6 +44,7 @@ def number(column: str, dtype: pl.DataType, *, required: bool = False) -> Field:
         sql=f"[{column}]",
         expr=pl.col(column),
         required=required,
+        filled=required,
     )
 
 

@@ -98,6 +98,8 @@ def narrow(
 
 
 def _cast_integer(column: pl.Series, field: Field) -> pl.Series:
+    if field.filled and column.null_count():
+        raise ValueError("no value where every row has one")
     if column.dtype.is_float() and not (column == column.floor()).all():
         raise ValueError("a fraction where an integer belongs")
     if column.dtype == pl.Int64 and field.dtype == pl.UInt64:
