@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_HALF_DIGIT_NS = 950.0  # below it a microsecond with one decimal would lose its digits
 _DECIMAL_STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -23,10 +24,12 @@ def format_time(ns: float | None) -> str:
 def format_us(ns: float | None) -> str:
     """Return a time in microseconds without the unit, for a column headed µs.
 
-    >>> format_us(5_242.88), format_us(None)
-    ('5.2', '–')
+    >>> format_us(5_242.88), format_us(39.1), format_us(0), format_us(None)
+    ('5.2', '0.039', '0.0', '–')
     """
-    return "–" if ns is None else f"{ns / 1e3:,.1f}"
+    if ns is None:
+        return "–"
+    return f"{ns / 1e3:,.1f}" if ns == 0 or abs(ns) >= _HALF_DIGIT_NS else f"{ns / 1e3:.2g}"
 
 
 def format_us_exact(ns: int | None) -> str:
