@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from nsysroof.report.base import renderer_named
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
-from nsysroof.results import CaptureDevice, Gap, Report
+from nsysroof.results import CaptureDevice, Gap, PeakUsed, Report
 from tests.report import sample
 from tests.report.render import to_file, to_terminal
 
@@ -181,6 +181,39 @@ def test_long_numbers_are_never_cut() -> None:
     assert "1,000,000,000,000.000" in text
     assert "3,600,000,000.0" in text
     assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_gpus_that_are_alike_are_told_together() -> None:
+    devices = [
+        CaptureDevice(gpu=gpu, name="NVIDIA B200", kernels=0 if gpu else 768) for gpu in range(4)
+    ]
+    lines = to_terminal(
+        msgspec.structs.replace(sample.full(), capture=sample.capture(devices=devices))
+    ).splitlines()
+    expected = (
+        "  1 process, 4 GPUs: GPU 0 NVIDIA B200: 768 kernels; GPU 1, 2, 3 NVIDIA B200: 0 kernels"
+    )
+    assert expected in lines
+
+
+def test_a_single_step_has_a_wall_time_but_no_spread() -> None:
+    steps = msgspec.structs.replace(sample.full().steps, count=1)
+    report = msgspec.structs.replace(sample.full(), steps=steps)
+    first = section(to_terminal(report), "Where one step goes")[0]
+    assert first == "  1 decode step, found by graph replays; wall 6,100.0 µs"
+
+
+def test_peaks_of_one_source_share_a_line() -> None:
+    peaks = [
+        PeakUsed(key="bw", value=8e12, source="brief"),
+        PeakUsed(key="int8", value=150e12, source="brief"),
+        PeakUsed(key="h2d", value=121e9, source="--peak"),
+    ]
+    assumptions = msgspec.structs.replace(sample.full().assumptions, peaks=peaks)
+    report = msgspec.structs.replace(sample.full(), assumptions=assumptions)
+    lines = section(to_terminal(report), "Assumptions")
+    assert "  peaks      bw 8.00 TB/s, int8 150 TOP/s, from brief" in lines
+    assert "  peaks      h2d 121 GB/s, from --peak" in lines
 
 
 def test_markup_in_names_is_text() -> None:

@@ -19,7 +19,7 @@ def assumptions_section(assumptions: Assumptions) -> Section:
     items = [Item(label="given", text="; ".join(given) or "nothing")]
     if absent:
         items.append(Item(label="not given", text=", ".join(absent)))
-    items += [Item(label="peak", text=_peak(peak)) for peak in assumptions.peaks]
+    items += [Item(label="peaks", text=text) for text in _peaks(assumptions.peaks)]
     items += [Item(label="note", text=note) for note in assumptions.notes]
     blocks: list[Block] = [Items(items=tuple(items))]
     if not assumptions.peaks:
@@ -86,6 +86,10 @@ def _window(assumptions: Assumptions) -> str | None:
     return f"{start:g} to {end:g} s{anchored}"
 
 
-def _peak(peak: PeakUsed) -> str:
-    unit = "B" if peak.key in _BYTE_PEAKS else "OP" if peak.key in _INTEGER_PEAKS else "FLOP"
-    return f"{peak.key} {format_rate(peak.value, unit)}, from {peak.source}"
+def _peaks(peaks: list[PeakUsed]) -> list[str]:
+    """Return the peaks of each source in one line."""
+    by_source: dict[str, list[str]] = {}
+    for peak in peaks:
+        unit = "B" if peak.key in _BYTE_PEAKS else "OP" if peak.key in _INTEGER_PEAKS else "FLOP"
+        by_source.setdefault(peak.source, []).append(f"{peak.key} {format_rate(peak.value, unit)}")
+    return [f"{', '.join(values)}, from {source}" for source, values in by_source.items()]

@@ -78,7 +78,9 @@ def steps_line(steps: Steps) -> str:
         )
     found = _STEP_SOURCES.get(steps.source, steps.source)
     phase = f"{steps.phase} step" if steps.phase else "step"
-    return f"{count(steps.count, phase)}, found by {found}; wall {_spread(steps.wall_ns)}"
+    one = f"{format_us(steps.wall_ns.p50)} µs"
+    wall = one if steps.count == 1 else _spread(steps.wall_ns)
+    return f"{count(steps.count, phase)}, found by {found}; wall {wall}"
 
 
 def _spread(wall: Spread) -> str:
@@ -103,10 +105,11 @@ def _devices(capture: Capture) -> str:
     processes = count(capture.processes, "process", "processes")
     if not capture.devices:
         return f"{processes}, no GPU"
-    each = "; ".join(
-        f"GPU {device.gpu} {device.name or '(name not recorded)'}: {count(device.kernels, 'kernel')}"
-        for device in capture.devices
-    )
+    alike: dict[str, list[str]] = {}
+    for device in capture.devices:
+        name = device.name or "(name not recorded)"
+        alike.setdefault(f"{name}: {count(device.kernels, 'kernel')}", []).append(f"{device.gpu}")
+    each = "; ".join(f"GPU {', '.join(gpus)} {what}" for what, gpus in alike.items())
     return f"{processes}, {count(len(capture.devices), 'GPU')}: {each}"
 
 

@@ -98,13 +98,20 @@ def _operator(row: EstimateRow) -> Row:
 
 def _ridge(estimate: Estimate) -> Section:
     items = [
-        Item(label=dtype, text=f"compute bound above {ridge:,.0f} FLOP/B")
+        Item(label=f"ridge {dtype}", text=f"compute bound above {ridge:,.0f} FLOP/B")
         for dtype, ridge in estimate.ridge.items()
     ]
     items += [
-        Item(label=key, text=f"{value:,.2f} distinct experts")
+        Item(label=_words(key), text=f"{value:,.2f} distinct experts")
         for key, value in (estimate.experts or {}).items()
     ]
-    items += [Item(label=key, text=f"{n:,}") for key, n in estimate.parameters.items()]
+    items += [
+        Item(label=f"parameters {_words(key)}", text=f"{n:,}")
+        for key, n in estimate.parameters.items()
+    ]
     items += [Item(label="note", text=note) for note in estimate.notes]
     return Section(title="Ridge points, parameters and notes", blocks=(Items(items=tuple(items)),))
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
