@@ -239,6 +239,7 @@ def test_silent_fields_are_noted() -> None:
         ({"hidden_size": "wide"}, "hidden_size"),
         ({"torch_dtype": "float8"}, "torch_dtype"),
         ({"quantization_config": {"quant_method": "quip"}}, "quantization_config.quant_method"),
+        ({"model_type": "glm_moe_dsa", "kv_lora_rank": 512}, "qk_nope_head_dim"),
         (
             {
                 "model_type": "mixtral",

@@ -116,6 +116,66 @@ def test_patterns_of_left_out_modules() -> None:
     assert not named.covers("model.layers.4.block_sparse_moe.gate")
 
 
+def test_several_formats_at_once_are_refused() -> None:
+    section = _group({"num_bits": 8, "type": "float"}, None)
+    section["config_groups"]["group_1"] = {"weights": {"num_bits": 4, "type": "int"}}
+    with pytest.raises(UsageError, match="group_1"):
+        _read(section)
+
+
+def test_four_bit_experts_of_a_nested_configuration() -> None:
+    # Only the routed experts of Kimi-K2.5 are in 4 bits, in groups of 32.
+    section = _group(
+        {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group", "symmetric": True},
+        None,
+    )
+    section["ignore"] = [
+        "lm_head",
+        "re:.*self_attn.*",
+        "re:.*shared_experts.*",
+        "re:.*mlp\\.(gate|up|gate_up|down)_proj.*",
+    ]
+    text = {
+        "model_type": "kimi_k2",
+        "hidden_size": 7168,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 64,
+        "intermediate_size": 18432,
+        "vocab_size": 163840,
+        "n_routed_experts": 384,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "first_k_dense_replace": 1,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "dtype": "bfloat16",
+        "quantization_config": section,
+    }
+    model = ModelSpec.from_config({"model_type": "kimi_k25", "text_config": text})
+    found = estimate(model, find_gpu("b200"), Workload.create(context=128))
+    formats = {row.role: row.inputs.get("weights") for row in found.operators}
+    assert formats["moe.gate_up"] == "gptq"
+    others = ("attn.o_proj", "moe.shared.gate_up_proj", "mlp.gate_up_proj", "lm_head")
+    assert {formats[role] for role in others} == {"bf16"}
+    up = next(row for row in found.operators if row.role == "moe.gate_up")
+    assert up.bytes.weight == 8 * 4096 * 7168 // 2
+    assert up.bytes.scale == 8 * 4096 * 7168 // 32 * 2
+
+
+def test_layers_left_out_one_by_one() -> None:
+    named = Quantisation(
+        excluded=("model.layers.3.self_attn*", "model.layers.61*", "backbone.layers.4.mixer")
+    )
+    assert not named.covers("model.layers.3.self_attn.q_proj")
+    assert named.covers("model.layers.30.self_attn.q_proj")
+    assert not named.covers("model.layers.61.mlp.up_proj")
+    assert not named.covers("model.layers.4.mixer.in_proj")
+
+
 @pytest.mark.parametrize(
     "section",
     [

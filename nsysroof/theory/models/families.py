@@ -281,6 +281,7 @@ READERS: Mapping[str, Callable[[Fields], Family]] = {
     "deepseek_v3": read_deepseek,
     "deepseek_v32": read_deepseek,
     "kimi_k2": read_deepseek,
+    "glm4_moe_lite": read_deepseek,
     "glm_moe_dsa": read_deepseek,
     "nemotron_h": read_nemotron_h,
     "falcon": _falcon,

@@ -73,8 +73,11 @@ class Fields:
         return default if value is None else bool(value)
 
     def fraction(self, name: str, *, default: float) -> float:
-        """Return a number field that may be fractional."""
+        """Return a number field that may be fractional, also from ``rope_parameters``."""
+        nested = self.config.get("rope_parameters")
         value = self.config.get(name)
+        if value is None and isinstance(nested, Mapping):
+            value = nested.get(name)
         return default if value is None else float(value)
 
     def sequence(self, name: str) -> list[Any] | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from nsysroof.theory.models.fields import HEADS, Family, Fields, family, mlp, moe
 from nsysroof.theory.models.layers import FeedForward, Indexer, LatentAttention, Layer
 
+SPARSE_TYPES = frozenset({"deepseek_v32", "glm_moe_dsa"})
+"""Families whose attention reads only what an indexer picks."""
+
 
 def read_deepseek(fields: Fields) -> Family:
     """Return a DeepSeek-like family: latents, a dense prefix, routed and shared experts."""
-    sparse = fields.config.get("index_topk") is not None
+    sparse = fields.model_type in SPARSE_TYPES or fields.config.get("index_topk") is not None
     mixer = LatentAttention(
         heads=fields.number(*HEADS),
         q_lora=fields.number("q_lora_rank") if fields.config.get("q_lora_rank") else None,

@@ -398,7 +398,7 @@ class Moe:
             hidden,
             tp,
             prefix="moe.shared",
-            module="mlp.shared_expert",
+            module="mlp.shared_experts",
             up_role="moe.shared.up_proj",
         )
         if not self.shared_gate:

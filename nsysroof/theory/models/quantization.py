@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import lru_cache
 from typing import Any
 
 from nsysroof.errors import UsageError
@@ -42,12 +43,19 @@ class Quantisation:
         ...     "model.layers.3.self_attn.q_proj", "model.layers.3.mlp.experts.0.up_proj")]
         [False, True]
         """
-        return not any(_matches(pattern, module) for pattern in self.excluded)
+        return not _is_excluded(self.excluded, module)
+
+
+@lru_cache(maxsize=65536)
+def _is_excluded(patterns: tuple[str, ...], module: str) -> bool:
+    return any(_matches(pattern, module) for pattern in patterns)
 
 
 def _matches(pattern: str, module: str) -> bool:
     if pattern.startswith("re:"):
         return re.match(pattern[3:], module) is not None
+    # What stands before the layers differs between wrappers: model., backbone., language_model.
+    pattern = re.sub(r"^[\w.]*?\blayers\.", "model.layers.", pattern)
     if "*" in pattern:
         return fnmatch(module, pattern) or fnmatch(module, f"{pattern}.*")
     return f".{pattern}." in f".{module}."
@@ -158,6 +166,8 @@ def _bitsandbytes(section: Mapping[str, Any]) -> Quantisation:
 def _compressed_tensors(section: Mapping[str, Any]) -> Quantisation:
     groups: Mapping[str, Mapping[str, Any]] = section.get("config_groups") or {}
     group = next(iter(groups.values()), {})
+    if any(other.get("weights") != group.get("weights") for other in groups.values()):
+        raise _unknown("quantization_config.config_groups", sorted(groups), ["one format for all"])
     weights = group.get("weights") or {}
     inputs = group.get("input_activations")
     cache = section.get("kv_cache_scheme") or {}

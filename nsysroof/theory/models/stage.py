@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -171,7 +172,8 @@ def linear_format(
     """
     quant, plain = model.quantisation, model.dtype
     where = "" if layer is None else f"model.layers.{layer}."
-    covered = linear.quantisable and all(quant.covers(f"{where}{m}") for m in linear.modules)
+    modules = [f"{where}{name}" for m in linear.modules for name in _spellings(m)]
+    covered = linear.quantisable and all(quant.covers(module) for module in modules)
     weights = weight_format(plain)
     activations: str | None = plain
     if covered and workload.weights is not None:
@@ -184,6 +186,17 @@ def linear_format(
     inputs = activation_format(activations or plain)
     _refuse_mixed(weights, inputs)
     return LinearFormat(weights=weights, activations=inputs, output=plain)
+
+
+def _spellings(module: str) -> tuple[str, ...]:
+    """Return the names that checkpoints give a module.
+
+    >>> _spellings("mlp.experts.0.up_proj")
+    ('mlp.experts.0.up_proj', 'mixer.experts.0.up_proj')
+    """
+    single = module.replace("shared_experts.", "shared_expert.")
+    mixer = re.sub(r"^(mlp|self_attn)\.", "mixer.", module)
+    return tuple(dict.fromkeys((module, single, mixer)))
 
 
 def _refuse_mixed(weights: WeightFormat, inputs: ActivationFormat) -> None:

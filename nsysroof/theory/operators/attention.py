@@ -48,9 +48,13 @@ def local_pairs(queries: int, prefix: int, chunk: int) -> tuple[int, int]:
     >>> local_pairs(1, 8191, 8192), local_pairs(1, 8192, 8192), local_pairs(3, 1, 2)
     ((8192, 8192), (1, 1), (5, 4))
     """
-    pairs = sum((prefix + i) % chunk + 1 for i in range(queries))
+
+    def seen_before(position: int) -> int:
+        whole, rest = divmod(position, chunk)
+        return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
+
     first = prefix // chunk * chunk
-    return pairs, prefix + queries - first
+    return seen_before(prefix + queries) - seen_before(prefix), prefix + queries - first
 
 
 def attention(
