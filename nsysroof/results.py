@@ -453,7 +453,8 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
     ``serial_ns``: matmuls, attention, LM head and collectives one after another, weights, KV and
     links without activations (method 1); ``serial_reachable_ns`` the same at measured roofs;
     ``serial_with_activations_ns`` every operator with its activations.
-    ``hard_ns``: max(sum FLOP/peak, sum bytes/bandwidth, sum link/link peak) over every operator.
+    ``hard_ns``: max(sum FLOP/peak, sum bytes/bandwidth, sum link/link peak) over every operator,
+    activations included; what engines may fuse away (residual adds, casts) is left out.
     ``weights_once_ns``: every weight and KV byte read once (method 2 in one line).
     ``small_kernels_ns``: the other kernels of all layers at the latency floor.
     """
