@@ -71,7 +71,8 @@ def estimate(
         assumptions=_assumptions(model, peaks, workload, floor_ns),
         operators=rows,
         layer=_layer(model, step, judge),
-        step=_step(step, judge, workload, floor_ns),
+        # What an engine may fuse away is no part of a bound on the whole step.
+        step=_step([op for op in step if not op.optional], judge, workload, floor_ns),
         memory=_memory(model, workload, peaks),
         ridge=ridges(peaks),
         experts=_experts(model, workload),

@@ -36,6 +36,7 @@ class OperatorKind(StrEnum):
     REDUCE_SCATTER = "reduce_scatter"
     ALL_TO_ALL = "all_to_all"
     COPY = "copy"
+    CAST = "cast"
     FILL = "fill"
     LORA = "lora"
     SAMPLING = "sampling"

@@ -51,7 +51,7 @@ def test_order_of_a_dense_layer() -> None:
         "mlp.residual",
     ]
     outside = [op.role for op in found if op.layer is None]
-    assert outside == ["embed", "final_norm", "lm_head", "sample"]
+    assert outside == ["embed", "final_norm", "lm_head", "logits", "sample"]
     assert found[0].role == "embed"
 
 
@@ -320,7 +320,7 @@ def test_inputs_recompute_the_cost() -> None:
 def test_every_model_yields_known_kinds_and_roles(key: str) -> None:
     found = operators(find_model(key), Workload.create(batch=2, context=256))
     kinds = {kind.value for kind in OperatorKind}
-    starts = ("embed", "attn.", "mlp.", "moe.", "ssm.", "final_norm", "lm_head", "sample")
+    starts = ("embed", "attn.", "mlp.", "moe.", "ssm.", "final_norm", "lm_head", "logits", "sample")
     for op in found:
         assert op.kind in kinds
         assert op.role.startswith(starts)

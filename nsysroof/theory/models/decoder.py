@@ -10,7 +10,7 @@ from nsysroof.theory.models.mixers import mixer_operators, mixer_prefix
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.models.stage import Stage
 from nsysroof.theory.operators.collective import all_gather
-from nsysroof.theory.operators.elementwise import embedding, residual_add
+from nsysroof.theory.operators.elementwise import cast, embedding, residual_add
 from nsysroof.theory.operators.gemm import split
 from nsysroof.theory.operators.sampling import argmax
 from nsysroof.theory.workload import Workload
@@ -128,6 +128,16 @@ def _head(stage: Stage) -> list[Operator]:
                 optional=True,
             )
         )
+    found.append(
+        stage.operator(
+            "logits",
+            OperatorKind.CAST,
+            cast(rows * model.vocab, source=stage.dtype, target="fp32"),
+            formula="read R*V logits, write them with 4 bytes",
+            inputs={"rows": rows, "vocab": model.vocab},
+            optional=True,
+        )
+    )
     sample = stage.operator(
         "sample",
         OperatorKind.SAMPLING,

@@ -90,3 +90,12 @@ def embedding(tokens: int, hidden: int, *, dtype: str, tables: int = 1) -> Cost:
         act_read=tables * tokens * (hidden * size + 4),
         act_write=tokens * hidden * size,
     )
+
+
+def cast(elements: int, *, source: str, target: str) -> Cost:
+    """Return the cost of converting values from one dtype to another: read all, write all.
+
+    >>> cast(151936, source="bf16", target="fp32").memory_bytes
+    911616
+    """
+    return Cost(act_read=elements * FLOAT_BYTES[source], act_write=elements * FLOAT_BYTES[target])
