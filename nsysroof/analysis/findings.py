@@ -104,19 +104,16 @@ def mixed_phases(phases: Sequence[Phase], chosen: str | None) -> list[Finding]:
 
 
 def low_coverage(coverage: Coverage, *, modelled: bool) -> list[Finding]:
-    """Too little of the kernel time has a theory."""
+    """Too little of the kernel time has a theory; without a model that goes without saying."""
     share = coverage.time_explained
-    if share is None or share >= _LOW_COVERAGE:
+    if not modelled or share is None or share >= _LOW_COVERAGE:
         return []
-    hint = "see the unexplained kernels; cut with --window, or add --rules"
-    if not modelled:
-        hint = "give --model, --batch and --context"
     return [
         Finding(
             slug="low-coverage",
             severity="warning",
             text=f"the theory explains {share * 100:.1f} % of kernel time",
-            hint=hint,
+            hint="see the unexplained kernels; cut with --window, or add --rules",
         )
     ]
 

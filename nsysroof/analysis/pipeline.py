@@ -172,7 +172,10 @@ def _measure(trace: Trace, options: Options) -> _Measured:
         trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns
     )
     steps = find_steps(
-        trace, activities, step_range=options.step_range, layers=len(model.layers) if model else None
+        trace,
+        activities,
+        step_range=options.step_range,
+        layers=len(model.layers) if model else None,
     )
     kernels = _with_replays(picked.kernels, activities)
     kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
@@ -284,7 +287,8 @@ def _bounds_of_step(
 ) -> StepBounds | None:
     if theory.workload is None or not theory.operators:
         return None
-    real = [op for op in theory.operators if not op.auxiliary]
+    # What an engine may fuse away is no part of a bound on the whole step.
+    real = [op for op in theory.operators if not (op.auxiliary or op.optional)]
     bounds = step_bounds([op.cost for op in real], hardware.peaks)
     tokens = theory.workload.yielded_tokens
     wall = budget.wall_ns if budget else None

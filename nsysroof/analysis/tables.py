@@ -20,6 +20,7 @@ _UNKNOWN_HINT = "no rule knows this name; nsysroof rules explain shows how to ad
 _FOREIGN_HINT = "no operator of the model does this"
 _NO_MODEL_HINT = "give --model and the workload to explain it"
 _LARGEST_GAPS = 20
+_SMALL_COPY = 64_000  # bytes: below, a copy takes its latency of a few µs whatever the link
 _ACTIVITY_NAMES = {Activity.COPY: "copy", Activity.FILL: "fill", Activity.REPLAY: "graph replay"}
 
 
@@ -122,7 +123,7 @@ def link_rows(copies: pl.DataFrame, peaks: Mapping[str, float]) -> list[LinkRow]
     """Return all copies of one kind and GPU against the peak of their link.
 
     A copy within the device reads and writes its bytes, so it is held against twice its bytes at
-    the memory bandwidth.
+    the memory bandwidth. Small copies have no ratio: their latency says nothing of the link.
 
     Args:
         copies: Schema ``COPIES``.
@@ -136,8 +137,11 @@ def link_rows(copies: pl.DataFrame, peaks: Mapping[str, float]) -> list[LinkRow]
         peak = peaks.get("bw" if kind == "d2d" else str(kind))
         crossed = 2 * moved if kind == "d2d" else moved
         rate = moved / busy * 1e9 if busy else None
-        note = ""
-        if kind == "d2d" and busy:
+        small = moved < _SMALL_COPY * part.height
+        note = (
+            f"{_SMALL_COPY // 1000} kB or less on average: latency, not the link" if small else ""
+        )
+        if kind == "d2d" and busy and not small:
             note = f"reads and writes: {crossed / busy:,.1f} GB/s of memory traffic"
         rows.append(
             LinkRow(
@@ -148,7 +152,7 @@ def link_rows(copies: pl.DataFrame, peaks: Mapping[str, float]) -> list[LinkRow]
                 busy_ns=busy,
                 bytes_per_s=rate,
                 peak_bytes_per_s=peak,
-                ratio=busy * peak / (crossed * 1e9) if peak and crossed else None,
+                ratio=busy * peak / (crossed * 1e9) if peak and crossed and not small else None,
                 note=note,
             )
         )

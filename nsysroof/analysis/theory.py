@@ -189,6 +189,7 @@ def estimate_for(options: Options) -> Estimate:
         hardware.peaks,
         workload,
         floor_ns=None if options.floor_us is None else hardware.floor_ns,
+        roofs=hardware.roofs,
     )
 
 

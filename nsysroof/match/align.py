@@ -228,7 +228,12 @@ def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) 
             continue
         lone = (next(iter(kinds)) for kinds in launch.implements if len(kinds) == 1)
         repeated = _REPEATED_KINDS.intersection(lone)
-        for direction, kinds in ((launch.absorbed_by, launch.serves), ("previous", repeated)):
+        chances = (
+            (launch.absorbed_by, launch.serves),
+            ("previous", repeated),
+            ("next", repeated),
+        )
+        for direction, kinds in chances:
             if direction is None or not kinds:
                 continue
             served = _neighbour(found, launches, row, forward=direction == "next")

@@ -35,16 +35,11 @@ def step_phases(
         steps: Schema ``STEPS``.
         classes: Class of each name.
     """
-    phase_of = {
-        name: phase for name, kernel in enumerate(classes) if (phase := _phase(kernel)) is not None
-    }
+    told_by_name = pl.Series("told", [_phase(kernel) for kernel in classes], dtype=pl.String)
+    stepped = kernels.filter(pl.col("step").is_not_null())
     told = (
-        kernels.filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(phase_of)))
-        .select(
-            "gpu",
-            "step",
-            pl.col("name").replace_strict(phase_of, return_dtype=pl.String).alias("told"),
-        )
+        stepped.with_columns(told_by_name.gather(stepped["name"]))
+        .filter(pl.col("told").is_not_null())
         .group_by("gpu", "step")
         .agg(
             (pl.col("told") == "prefill").any().alias("prefill"),
@@ -52,7 +47,7 @@ def step_phases(
         )
     )
     silent = ~pl.col("prefill") & ~pl.col("decode")
-    phase = (
+    decided = (
         pl.when(pl.col("prefill").is_null())
         .then(pl.lit("other"))
         .when(pl.col("prefill") & pl.col("decode"))
@@ -65,7 +60,7 @@ def step_phases(
     )
     return (
         steps.join(told, on=["gpu", "step"], how="left", maintain_order="left")
-        .with_columns(phase.alias("phase"))
+        .with_columns(decided.alias("phase"))
         .drop("prefill", "decode")
     )
 

@@ -12,7 +12,8 @@ PROLOGUE, EPILOGUE, LAYER = [100, 101], [102], [1, 2, 3, 4, 5, 2]
 
 def cycles(symbols: list[int], layers: int | None = None, *, layered: bool = True) -> list[int]:
     idle = np.zeros(len(symbols), np.int64)
-    return find_cycles(np.array(symbols), idle, layers=layers, layered=layered).tolist()
+    found = find_cycles(np.array(symbols), idle, layers=layers, layered=layered)
+    return [int(position) for position in found]
 
 
 def step(layers: int = 12) -> list[int]:
@@ -58,7 +59,8 @@ def test_a_kernel_of_every_fourth_step_does_not_join_four_steps() -> None:
 
 
 def test_an_odd_step_between_does_not_hide_the_others() -> None:
-    symbols, starts = [], []
+    symbols: list[int] = []
+    starts = []
     for number in range(9):
         starts.append(len(symbols))
         symbols += step() if number != 5 else [*PROLOGUE, *[7, 8] * 30, *EPILOGUE]
