@@ -46,12 +46,13 @@ _LITERAL_INTEGERS = re.compile(r"[<,]\s*(\d+)(?=[,>])")
 
 
 def decode_types(text: str) -> Attributes:
-    """Return the first element type of a name as ``dtype``, nothing where it has none.
+    """Return the first element type of the template arguments, or of the name, as ``dtype``.
 
     >>> decode_types("ns::copy<c10::BFloat16, float>(c10::BFloat16*)")
     {'dtype': 'bf16'}
     """
-    dtype = first_type(text)
+    name, _, arguments = text.partition("<")
+    dtype = first_type(arguments) or first_type(name)
     return {} if dtype is None else {"dtype": dtype}
 
 

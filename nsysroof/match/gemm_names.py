@@ -82,7 +82,8 @@ def decode_nvjet(text: str) -> Attributes:
     """
     match = _NVJET.match(text)
     if match is None:
-        return {}
+        cut = re.match(r"nvjet(?:_sm\d+)?_([hstqrobui]{3}|[hstqrobui]{5})(?:_|$)", text)
+        return {} if cut is None else {"dtype": _NVJET_LETTERS[cut[1][0]]}
     letters = [_NVJET_LETTERS.get(letter) for letter in match["types"]]
     a, b, accumulate, out = _nvjet_types(letters)
     dtype = "tf32" if match["tf32"] else a

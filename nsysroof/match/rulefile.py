@@ -79,7 +79,8 @@ def check_rule(rule: Rule, *, where: str) -> None:
         try:
             pl.Series([""]).str.contains(pattern)
         except pl.exceptions.ComputeError as error:
-            reason = str(error).strip().splitlines()[-1]
+            said = [line for line in str(error).splitlines() if line.startswith("error: ")]
+            reason = said[0].removeprefix("error: ") if said else "not a regular expression"
             raise InputError(
                 f"rule {rule.id!r} has a pattern that does not compile: {reason}",
                 hint="use linear-time syntax: no look-around, no back-references",

@@ -201,14 +201,17 @@ def load_rules(extra: Path | None = None) -> RuleSet:
     """Return the built-in rules, those of a user's file ``extra`` before them.
 
     Raises:
-        InputError: ``unreadable-rules`` or ``bad-rule`` where the user's file is not right.
+        InputError: ``unreadable-rules`` or ``bad-rule`` where the user's file is not right; its
+            examples are tried.
     """
     if extra is None:
         return _built_in()
     own = read_rule_file(extra)
     for rule in own.rule:
         check_meaning(rule, where=str(extra))
-    return RuleSet([own, *_built_in_files()])
+    rules = RuleSet([own, *_built_in_files()])
+    _check_examples(rules, own, where=str(extra))
+    return rules
 
 
 def check_meaning(rule: Rule, *, where: str) -> None:
@@ -224,6 +227,20 @@ def check_meaning(rule: Rule, *, where: str) -> None:
             raise InputError(
                 f"rule {rule.id!r} has {field_name} {wrong!r}, which does not exist",
                 hint=f"one of: {', '.join(sorted(known))}",
+                slug="bad-rule",
+                where=where,
+            )
+
+
+def _check_examples(rules: RuleSet, own: RuleFile, *, where: str) -> None:
+    wanted = [(rule.id, name, True) for rule in own.rule for name in rule.examples]
+    wanted += [(rule.id, name, False) for rule in own.rule for name in rule.not_examples]
+    found = rules.classify_many([name for _, name, _ in wanted])["rule"].to_list()
+    for (rule, name, matches), got in zip(wanted, found, strict=True):
+        if (got == rule) != matches:
+            raise InputError(
+                f"rule {rule!r} does not do what its examples say: {name!r} matches {got!r}",
+                hint="the first rule that matches wins; change the pattern or move the rule up",
                 slug="bad-rule",
                 where=where,
             )
