@@ -263,6 +263,21 @@ def test_workloads_that_do_not_fit_the_model(arguments: dict[str, int], where: s
     assert caught.value.where == where
 
 
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ({"experts": 8}, "--experts"),
+        ({"expert_misses": 1}, "--expert-misses"),
+        ({"ep": 2, "tp": 2}, "--ep"),
+    ],
+)
+def test_dense_models_refuse_options_about_experts(arguments: dict[str, int], where: str) -> None:
+    step = Workload.create(context=4096, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as caught:
+        operators(LLAMA, step)
+    assert caught.value.where == where
+
+
 def test_all_reduce_depends_on_the_switch() -> None:
     step = Workload.create(context=4096, tp=8)
     size = 4096 * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nsysroof.errors import UsageError
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import OperatorKind
 from nsysroof.theory.models.feedforward import ffn_operators
@@ -38,12 +39,29 @@ def operators(
     >>> step[0].role, step[-1].role, sum(op.role == "moe.gate_up" for op in step)
     ('embed', 'sample', 48)
     """
+    _refuse_experts_of_a_dense_model(model, workload)
     outside = Stage(model=model, workload=workload, in_switch=in_switch_reduction)
     step = [_embed(outside)]
     for index, layer in enumerate(model.layers):
         stage = Stage(model=model, workload=workload, layer=index, in_switch=in_switch_reduction)
         step += layer_operators(stage, layer)
     return [*step, outside.norm("final_norm"), *_head(outside)]
+
+
+def _refuse_experts_of_a_dense_model(model: ModelSpec, workload: Workload) -> None:
+    given = {
+        "--experts": workload.experts is not None,
+        "--expert-misses": workload.expert_misses is not None,
+        "--ep": workload.ep > 1,
+    }
+    for option, present in given.items():
+        if present and not model.is_moe:
+            raise UsageError(
+                f"{option} is given, and {model.name} has no experts",
+                hint=f"leave {option} out, or name a mixture-of-experts model",
+                slug="bad-workload",
+                where=option,
+            )
 
 
 def layer_operators(stage: Stage, layer: Layer) -> list[Operator]:
