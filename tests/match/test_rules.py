@@ -292,3 +292,12 @@ def test_any_names_classify_alike_together_again_and_alone(names: list[str]) -> 
     assert [RULES.classify(name) for name in names[:3]] == together[:3]
     for seen in together:
         assert seen.klass in kernel_classes()
+
+
+def test_the_rule_of_the_documentation_works(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2].joinpath("docs/rules.md").read_text(encoding="utf-8")
+    block = page.partition("[[rule]]")[2].partition("\n\n")[0]
+    text = "[[rule]]" + block.replace("\n    ", "\n")
+    rules = load_rules(write(tmp_path, text))
+    assert rules.classify("ns::fusedHouseNormKernel<8>(T2*)").rule == "house.norm"
+    assert rules.classify("house_norm_rope_kernel").rule == "fused.norm_rope"
