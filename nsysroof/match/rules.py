@@ -29,7 +29,7 @@ from nsysroof.match.classes import (
 )
 from nsysroof.match.dtype_names import Attribute
 from nsysroof.match.names import spell_names
-from nsysroof.match.rulefile import BUILT_IN, Rule, RuleFile, read_rule_file
+from nsysroof.match.rulefile import BUILT_IN, Rule, RuleFile, read_rule_file, read_table
 from nsysroof.theory.kinds import OperatorKind
 
 CLASSIFIED = pl.Schema({"name": pl.String(), "class": pl.String(), "rule": pl.String()})
@@ -259,4 +259,7 @@ def _built_in() -> RuleSet:
 
 @cache
 def _built_in_files() -> tuple[RuleFile, ...]:
-    return tuple(read_rule_file(BUILT_IN / name) for name in rule_files())
+    # Their patterns are checked by the tests; compiling all of them here would cost 70 ms.
+    return tuple(
+        read_table(BUILT_IN / name, RuleFile, slug="unreadable-rules") for name in rule_files()
+    )
