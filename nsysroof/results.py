@@ -166,6 +166,23 @@ class Timeline(_Plain, frozen=True, kw_only=True):
         return None if ns is None or self.window_ns == 0 else ns / self.window_ns
 
 
+class StreamRow(_Plain, frozen=True, kw_only=True):
+    """The kernels of one stream of one context of one GPU; ``share`` of the GPU's window, 0..1.
+
+    Streams of several GPUs may have one number; shares over all rows add up to how many streams
+    ran at once on average.
+    """
+
+    gpu: int
+    pid: int
+    context: int
+    stream: int
+    kernels: int
+    sum_ns: int
+    busy_ns: int
+    share: float | None
+
+
 class Gap(_Plain, frozen=True, kw_only=True):
     """One stretch of idle time with one cause; ``cause`` is null where it cannot be judged."""
 
@@ -390,6 +407,7 @@ class Report(_Plain, frozen=True, kw_only=True):
     assumptions: Assumptions
     coverage: Coverage
     timeline: list[Timeline]
+    streams: list[StreamRow] = []
     phases: list[Phase]
     steps: Steps
     budget: Budget | None

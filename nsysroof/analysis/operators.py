@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import polars as pl
 
@@ -12,7 +13,7 @@ from nsysroof.results import OperatorRow
 from nsysroof.theory.cost import Cost, Operator
 from nsysroof.theory.gpus import Peaks
 from nsysroof.theory.kinds import MATMUL_KINDS, OperatorKind
-from nsysroof.theory.roofline import Bound, bound
+from nsysroof.theory.roofline import Bound, bound, link_of
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _LOW_PENALTY = 2.0  # score lost to time above which an assignment is called doubtful
@@ -71,15 +72,17 @@ def group_operators(
                 groups[at] = replace(groups[at], penalty=worst)
         else:
             at = keys[key] = len(groups)
+            link = next((link_of(op) for op in members if op.cost.link), "nvlink")
+            judge = partial(bound, floor_ns=floor_ns, link=link)
             groups.append(
                 OperatorGroup(
                     role=role,
                     members=members,
                     cost=cost,
                     min_cost=least if least != cost else None,
-                    bound=bound(cost, peaks, floor_ns=floor_ns),
-                    min_bound=bound(least, peaks, floor_ns=floor_ns) if least != cost else None,
-                    reachable=bound(cost, roofs, floor_ns=floor_ns) if roofs else None,
+                    bound=judge(cost, peaks),
+                    min_bound=judge(least, peaks) if least != cost else None,
+                    reachable=judge(cost, peaks.overlaid(roofs)) if roofs else None,
                     penalty=placement.penalties[number],
                 )
             )

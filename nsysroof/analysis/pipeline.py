@@ -20,18 +20,19 @@ from nsysroof.analysis.tables import (
     host_calls,
     kernel_rows,
     link_rows,
+    stream_rows,
     unexplained_rows,
 )
 from nsysroof.analysis.theory import Hardware, assume, choose_hardware, choose_model, make_workload
 from nsysroof.match.assign import Placement, place_operators
 from nsysroof.match.phases import attention_names, step_phases
 from nsysroof.match.rules import KernelClass, load_rules
-from nsysroof.results import Budget, Finding, Phase, Report, StepBounds
+from nsysroof.results import Budget, Capture, Finding, Phase, Report, StepBounds
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.decoder import operators as model_operators
 from nsysroof.theory.models.spec import ModelSpec
-from nsysroof.theory.roofline import bound, step_bounds
+from nsysroof.theory.roofline import bound, link_of, step_bounds
 from nsysroof.theory.workload import Workload
 from nsysroof.timeline.account import account
 from nsysroof.timeline.activity import collect_activities
@@ -41,7 +42,8 @@ from nsysroof.timeline.intervals import advance
 from nsysroof.timeline.steps import assign_steps, find_runs, find_steps
 from nsysroof.trace import Trace
 
-_IDLE_HIDDEN = ("missing", "unknown")
+_WORK_HIDDEN = "missing"  # graph mode in which the GPU works unseen: what looks idle may be busy
+_KERNELS_HIDDEN = ("graph", _WORK_HIDDEN)  # … in which the model's kernels are not in the capture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         InputError: A file named by the options cannot be read.
     """
     capture = trace.capture()
-    found = _measure(trace, options)
+    found = _measure(trace, options, capture)
     picked, hardware, theory, analysed = (
         found.picked,
         found.hardware,
@@ -100,8 +102,9 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     )
     impossible = impossible_rows(operators, hardware, theory.workload)
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))
-    idle_known = capture.graph_mode not in _IDLE_HIDDEN
-    budget = _budget(found)
+    idle_known = capture.graph_mode != _WORK_HIDDEN
+    timeline = account(found.activities, gaps, idle_known=idle_known)
+    budget = _budget(found) if idle_known else None
     covered = coverage(found.kernels)
     modelled = theory.model is not None
     assumptions = assume(
@@ -130,7 +133,8 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         capture=capture,
         assumptions=assumptions,
         coverage=covered,
-        timeline=account(found.activities, gaps, idle_known=idle_known),
+        timeline=timeline,
+        streams=stream_rows(found.kernels, timeline),
         phases=found.phases,
         steps=step_rows(analysed),
         budget=budget,
@@ -159,10 +163,10 @@ def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
     ``role`` is null where no operator of the model was found; ``step`` outside the analysed steps.
     The other columns are those of ``trace.kernels``.
     """
-    return _measure(trace, options).kernels
+    return _measure(trace, options, trace.capture()).kernels
 
 
-def _measure(trace: Trace, options: Options) -> _Measured:
+def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
     picked = select(trace, options)
     hardware = choose_hardware(options, picked.devices)
     model = choose_model(options)
@@ -181,7 +185,8 @@ def _measure(trace: Trace, options: Options) -> _Measured:
     kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
     phased = step_phases(kernels, steps, classes)
     analysed = choose_steps(phased, options.phase)
-    theory = _theory(model, options, hardware, analysed)
+    visible = capture.graph_mode not in _KERNELS_HIDDEN
+    theory = _theory(model, options, hardware, analysed, visible=visible)
     placement = place_operators(
         _only_steps(kernels, analysed.steps),
         classes,
@@ -212,15 +217,21 @@ def _measure(trace: Trace, options: Options) -> _Measured:
 
 
 def _theory(
-    model: ModelSpec | None, options: Options, hardware: Hardware, analysed: Analysed
+    model: ModelSpec | None,
+    options: Options,
+    hardware: Hardware,
+    analysed: Analysed,
+    *,
+    visible: bool,
 ) -> _Theory:
     if model is None:
         return _Theory(model=None, workload=None, operators=[], bounds_ns=[])
     workload = make_workload(options, "prefill" if analysed.phase == "prefill" else "decode")
-    if not analysed.steps.height:
+    if not visible or not analysed.steps.height:
         return _Theory(model=model, workload=workload, operators=[], bounds_ns=[])
-    found = model_operators(model, workload)
-    bounds = [bound(op.min_cost or op.cost, hardware.peaks).spec_ns for op in found]
+    peaks = hardware.peaks
+    found = model_operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
+    bounds = [bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in found]
     return _Theory(model=model, workload=workload, operators=found, bounds_ns=bounds)
 
 
@@ -289,7 +300,9 @@ def _bounds_of_step(
         return None
     # What an engine may fuse away is no part of a bound on the whole step.
     real = [op for op in theory.operators if not (op.auxiliary or op.optional)]
-    bounds = step_bounds([op.cost for op in real], hardware.peaks)
+    bounds = step_bounds(
+        [op.cost for op in real], hardware.peaks, links=[link_of(op) for op in real]
+    )
     tokens = theory.workload.yielded_tokens
     wall = budget.wall_ns if budget else None
     return StepBounds(

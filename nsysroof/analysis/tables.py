@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from nsysroof.match.rules import KernelClass
-from nsysroof.results import Coverage, Gap, Host, KernelRow, LinkRow, UnexplainedRow
+from nsysroof.results import (
+    Coverage,
+    Gap,
+    Host,
+    KernelRow,
+    LinkRow,
+    StreamRow,
+    Timeline,
+    UnexplainedRow,
+)
 from nsysroof.timeline.activity import Activity, launches_of
 from nsysroof.timeline.intervals import union
 from nsysroof.trace import Trace
@@ -229,6 +238,35 @@ def _describe(rows: pl.DataFrame, texts: Sequence[str]) -> list[str]:
         if name is not None
         else f"{_ACTIVITY_NAMES[Activity(activity)]}{f' {kind}' if kind else ''}"
         for activity, name, kind in rows.select("activity", "name", "copy_kind").iter_rows()
+    ]
+
+
+def stream_rows(kernels: pl.DataFrame, timeline: Sequence[Timeline]) -> list[StreamRow]:
+    """Return the load of every stream; a stream is known by GPU, process, context and number.
+
+    Args:
+        kernels: Kernels with ``advance_ns``, which adds up to the busy time of a stream.
+        timeline: The accounts of the GPUs, whose windows the shares refer to.
+    """
+    lines = {line.gpu: line for line in timeline}
+    keys = ["gpu", "pid", "context", "stream"]
+    rows = (
+        kernels.group_by(keys)
+        .agg(pl.len(), _LENGTH.sum().alias("sum"), pl.col("advance_ns").sum())
+        .sort(keys)
+    )
+    return [
+        StreamRow(
+            gpu=gpu,
+            pid=pid,
+            context=context,
+            stream=stream,
+            kernels=count,
+            sum_ns=total,
+            busy_ns=busy,
+            share=lines[gpu].share(busy),
+        )
+        for gpu, pid, context, stream, count, total, busy in rows.iter_rows()
     ]
 
 
