@@ -231,6 +231,7 @@ class Budget(_Plain, frozen=True, kw_only=True):
     """The step with the median wall time on the lowest GPU analysed, in integer ns.
 
     wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance.
+    ``by_role`` splits bound + over_bound + fixed, and ``idle_by_cause`` splits idle.
     """
 
     gpu: int
@@ -243,6 +244,8 @@ class Budget(_Plain, frozen=True, kw_only=True):
     copy_ns: int
     idle_ns: int
     overlap_ns: int
+    by_role: dict[str, int] = {}
+    idle_by_cause: dict[str, int] = {}
 
     def share(self, ns: int) -> float | None:
         """Return the share of the wall time that ``ns`` is, null for an empty step."""

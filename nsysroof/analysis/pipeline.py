@@ -104,7 +104,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))
     idle_known = capture.graph_mode != _WORK_HIDDEN
     timeline = account(found.activities, gaps, idle_known=idle_known)
-    budget = _budget(found) if idle_known else None
+    budget = _budget(found, gaps) if idle_known else None
     covered = coverage(found.kernels)
     modelled = theory.model is not None
     assumptions = assume(
@@ -260,21 +260,21 @@ def _with_roles(
     )
 
 
-def _budget(found: _Measured) -> Budget | None:
+def _budget(found: _Measured, gaps: pl.DataFrame) -> Budget | None:
     median = found.analysed.median_step
     if median is None:
         return None
     kind = [_share(group) for group in found.groups]
-    shares = (
-        pl.Series("share", [str(share) for share in kind], dtype=pl.String)
-        .gather(found.kernels["group"])
-        .fill_null(str(Share.UNEXPLAINED))
+    shares = pl.Series("share", [str(share) for share in kind], dtype=pl.String)
+    labels = found.kernels.select(
+        shares.gather(found.kernels["group"]).fill_null(str(Share.UNEXPLAINED)), "role"
     )
     inside = found.kernels.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
     instances = inside.group_by("covers").agg(pl.col("group").first())["group"].drop_nulls()
     return step_budget(
         found.activities,
-        shares,
+        gaps,
+        labels,
         gpu=median.gpu,
         step=median.step,
         start_ns=median.start_ns,

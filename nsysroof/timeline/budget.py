@@ -6,8 +6,9 @@ from enum import StrEnum
 
 import polars as pl
 
-from nsysroof.results import Budget
+from nsysroof.results import IDLE_CAUSES, Budget
 from nsysroof.timeline.activity import Activity
+from nsysroof.timeline.gaps import sum_causes
 from nsysroof.timeline.intervals import union
 
 
@@ -21,7 +22,8 @@ class Share(StrEnum):
 
 def step_budget(
     activities: pl.DataFrame,
-    shares: pl.Series,
+    gaps: pl.DataFrame,
+    labels: pl.DataFrame,
     *,
     gpu: int,
     step: int,
@@ -36,27 +38,23 @@ def step_budget(
 
     Args:
         activities: Schema ``ACTIVITIES``.
-        shares: ``Share`` of each kernel, by the row number in ``activities["kernel"]``.
+        gaps: Schema ``GAPS``.
+        labels: ``share`` (a ``Share``) and ``role`` (null: unexplained) of each kernel, by the row
+            number in ``activities["kernel"]``.
         gpu: The GPU.
         step: Number of the step on it.
         start_ns: First kernel of the step.
         end_ns: Where the next step begins, or its run ends.
         bound_ns: Sum of the bounds of the operator instances whose share is ``BOUND``.
     """
-    inside = activities.filter(
-        (pl.col("gpu") == gpu) & (pl.col("start_ns") < end_ns) & (pl.col("end_ns") > start_ns)
-    ).with_columns(
-        start_ns=pl.col("start_ns").clip(lower_bound=start_ns),
-        end_ns=pl.col("end_ns").clip(upper_bound=end_ns),
-    )
+    inside = _clipped(activities, gpu, start_ns, end_ns)
+    idle = _clipped(gaps, gpu, start_ns, end_ns)
     length = pl.col("end_ns") - pl.col("start_ns")
     kernels = inside.filter(pl.col("activity") == int(Activity.KERNEL))
-    by_share = dict(
-        kernels.with_columns(shares.gather(kernels["kernel"]).alias("share"))
-        .group_by("share")
-        .agg(length.sum())
-        .iter_rows()
-    )
+    kernels = kernels.hstack(labels[kernels["kernel"]].select("share", "role"))
+    by_share = dict(kernels.group_by("share").agg(length.sum()).iter_rows())
+    explained = kernels.filter(pl.col("share") != str(Share.UNEXPLAINED))
+    by_role = explained.group_by("role").agg(length.sum().alias("ns")).sort("role")
     moved = pl.col("activity").is_in([int(Activity.COPY), int(Activity.FILL)])
     copy_ns = int(inside.filter(moved).select(length.sum()).item())
     replays = pl.col("activity") == int(Activity.REPLAY)
@@ -75,4 +73,16 @@ def step_budget(
         copy_ns=copy_ns,
         idle_ns=wall - busy,
         overlap_ns=total - busy,
+        by_role=dict(by_role.iter_rows()),
+        idle_by_cause={c: ns for c, ns in sum_causes(idle, IDLE_CAUSES).items() if ns},
+    )
+
+
+def _clipped(frame: pl.DataFrame, gpu: int, start_ns: int, end_ns: int) -> pl.DataFrame:
+    """Return the rows of a GPU with the part of them inside [start_ns, end_ns)."""
+    return frame.filter(
+        (pl.col("gpu") == gpu) & (pl.col("start_ns") < end_ns) & (pl.col("end_ns") > start_ns)
+    ).with_columns(
+        start_ns=pl.col("start_ns").clip(lower_bound=start_ns),
+        end_ns=pl.col("end_ns").clip(upper_bound=end_ns),
     )

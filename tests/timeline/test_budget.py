@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from nsysroof.results import Budget
 from nsysroof.timeline.activity import ACTIVITIES, Activity
 from nsysroof.timeline.budget import Share, step_budget
+from nsysroof.timeline.intervals import idle_gaps
 
 Row = tuple[int, int, Activity, Share | None]
 
@@ -30,8 +31,17 @@ def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
         schema={name: ACTIVITIES[name] for name in ("start_ns", "end_ns", "gpu", "activity")}
         | {"kernel": pl.UInt32()},
     )
-    shares = pl.Series([str(row[3]) for row in kernels], dtype=pl.String)
-    return step_budget(frame, shares, gpu=0, step=3, start_ns=start, end_ns=end, bound_ns=bound)
+    shares = [str(row[3]) for row in kernels]
+    labels = pl.DataFrame(
+        {"share": shares, "role": [None if s == "unexplained" else f"role.{s}" for s in shares]},
+        schema={"share": pl.String, "role": pl.String},
+    )
+    gaps = idle_gaps(frame.sort("start_ns", "end_ns")).with_columns(
+        pl.lit(0).alias("gpu"), pl.lit("sync").alias("cause")
+    )
+    return step_budget(
+        frame, gaps, labels, gpu=0, step=3, start_ns=start, end_ns=end, bound_ns=bound
+    )
 
 
 def test_a_step_worked_out_by_hand() -> None:
@@ -54,6 +64,8 @@ def test_a_step_worked_out_by_hand() -> None:
         copy_ns=30,
         idle_ns=25,  # 130-150 and 180-185
         overlap_ns=10,
+        by_role={"role.bound": 100, "role.fixed": 40},
+        idle_by_cause={"sync": 25},
     )
 
 
@@ -87,3 +99,4 @@ def test_it_adds_up_and_idle_is_the_bitmaps(
     busy = {t for first, last, _, _ in activity for t in range(first, last)}
     assert found.idle_ns == len(set(range(start, end)) - busy)
     assert found.overlap_ns >= 0
+    assert sum(found.by_role.values()) == found.bound_ns + found.over_bound_ns + found.fixed_ns
