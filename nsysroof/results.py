@@ -192,7 +192,7 @@ class Gap(_Plain, frozen=True, kw_only=True):
     cause: str | None
     before: str
     after: str
-    position: str  # in step | between steps | outside steps | no steps
+    position: str  # in step | before replay | between steps | outside steps | no steps
 
     @property
     def idle_ns(self) -> int:

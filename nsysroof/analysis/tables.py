@@ -191,8 +191,8 @@ def gap_rows(
         order = ["ns", "gpu", "start_ns"]
         wanted = wanted.sort(order, descending=[True, False, False]).head(_LARGEST_GAPS)
     firsts = steps.select("gpu", start_of="start_ns", first=pl.lit(value=True))
-    ends = activities[wanted["after"]]["start_ns"].alias("next_ns")
-    wanted = wanted.with_columns(ends).join(
+    following = activities[wanted["after"]].select("replayed", next_ns="start_ns")
+    wanted = wanted.hstack(following).join(
         firsts,
         left_on=["gpu", "next_ns"],
         right_on=["gpu", "start_of"],
@@ -227,6 +227,8 @@ def _positions(gaps: pl.DataFrame, steps: pl.DataFrame) -> list[str]:
         .then(pl.lit("outside steps"))
         .when(pl.col("first").fill_null(value=False))
         .then(pl.lit("between steps"))
+        .when(pl.col("replayed") & (pl.col("cause") != "in_graph").fill_null(value=True))
+        .then(pl.lit("before replay"))
         .otherwise(pl.lit("in step"))
     )
     return gaps.select(told.alias("position"))["position"].to_list()

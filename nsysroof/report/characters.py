@@ -69,6 +69,48 @@ def shortened(text: str, width: int) -> str:
     return head + _ELLIPSIS + tail
 
 
+def brief_name(name: str, width: int) -> str:
+    """Return a kernel name of at most ``width`` cells that keeps what tells kernels apart.
+
+    What goes first is what many names share: the return type, the parameter list, then the
+    namespaces of the function. Of template arguments the first ones tell most, so they are cut at
+    the end; other names are cut in the middle.
+
+    >>> brief_name("void at::native::reduce_kernel<(int)128, (int)4>(T3)", 31)
+    'reduce_kernel<(int)128, (int)4>'
+    >>> brief_name("void at::native::reduce_kernel<(int)128, (int)4>(T3)", 20)
+    'reduce_kernel<(int)…'
+    >>> brief_name("nvjet_tst_64x8", 20), brief_name("void <unnamed>::f<(bool)1>(T1 *)", 20)
+    ('nvjet_tst_64x8', 'f<(bool)1>')
+    """
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  only terminals need it
+
+    if cell_len(name) <= width:
+        return name
+    brief = _function(name)
+    if "<" not in brief or cell_len(brief) <= width:
+        return shortened(brief, width)
+    return set_cell_size(brief, width - 1).rstrip() + _ELLIPSIS
+
+
+def _function(name: str) -> str:
+    """Return a function's own name with its template arguments, no more."""
+    for anonymous in ("<unnamed>::", "(anonymous namespace)::"):
+        name = name.replace(anonymous, "")
+    name = name.rpartition("::type ")[2].removeprefix("void ")
+    depth = start = 0
+    for at, character in enumerate(name):
+        if character == "(" and depth == 0 and at > start:
+            return name[start:at]
+        if character in "<([{":
+            depth += 1
+        elif character in ">)]}":
+            depth -= 1
+        elif character == ":" and depth == 0 and "<" not in name[start:at]:
+            start = at + 1
+    return name[start:]
+
+
 def _shown(character: str) -> str:
     if character.isprintable():
         return character

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Kind, Row, Section
-from nsysroof.report.characters import printable, shortened
+from nsysroof.report.characters import brief_name, printable, shortened
 from nsysroof.report.pages import page
 from nsysroof.report.views import View
 
@@ -114,7 +114,10 @@ class _Layout:
     ) -> str:
         parts = []
         for at in shown:
-            text = shortened(texts[at], widths[at]) if self.cut else texts[at]
+            text = texts[at]
+            if self.cut:
+                cut = brief_name if columns[at].kind is Kind.NAME else shortened
+                text = cut(text, widths[at])
             space = " " * (widths[at] - cell_len(text))
             parts.append(space + text if columns[at].kind is Kind.NUMBER else text + space)
         return (_MARGIN + _GAP.join(parts)).rstrip()
