@@ -31,9 +31,8 @@ from nsysroof.trace.devices import DeviceMap, GpuFacts, read_gpus
 from nsysroof.trace.fields import Field
 from nsysroof.trace.launches import LaunchIndex, read_launches
 from nsysroof.trace.metadata import Metadata, read_metadata
-from nsysroof.trace.parquet import ParquetReader
 from nsysroof.trace.reader import TableReader
-from nsysroof.trace.source import SourceKind, find_source
+from nsysroof.trace.source import Source, SourceKind, find_source
 from nsysroof.trace.sqlite import SqliteReader
 
 _NO_DEVICE = 2**31 - 1  # what CUPTI writes for a replay that begins on the host
@@ -50,8 +49,7 @@ def open_trace(path: str | Path) -> Trace:
     """
     source = find_source(Path(path))
     try:
-        is_folder = source.kind is SourceKind.PARQUET
-        reader = ParquetReader(source) if is_folder else SqliteReader(source)
+        reader = _open_reader(source)
         check_layout(reader.layout, str(path))
         trace = Trace(Path(path), reader)
     except BaseException:
@@ -61,6 +59,15 @@ def open_trace(path: str | Path) -> Trace:
     if source.scratch is not None:
         weakref.finalize(trace, shutil.rmtree, source.scratch, ignore_errors=True)
     return trace
+
+
+def _open_reader(source: Source) -> TableReader:
+    if source.kind is SourceKind.SQLITE:
+        return SqliteReader(source)
+    # Imported here, since it brings libraries of 20 MB that SQLite exports do not need.
+    from nsysroof.trace.parquet import ParquetReader  # noqa: PLC0415
+
+    return ParquetReader(source)
 
 
 class Trace:
