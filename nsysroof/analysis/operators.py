@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 import polars as pl
 
@@ -14,8 +15,10 @@ from nsysroof.theory.cost import Cost, Operator
 from nsysroof.theory.gpus import Peaks
 from nsysroof.theory.kinds import MATMUL_KINDS, OperatorKind
 from nsysroof.theory.roofline import Bound, bound, link_of
+from nsysroof.trace.schema import unpack_grid
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_AT_THE_ROOF = 1.15  # measured over bound: at most this is as near as kernels come
 _LOW_PENALTY = 2.0  # score lost to time above which an assignment is called doubtful
 
 
@@ -113,6 +116,7 @@ def operator_rows(
     *,
     steps: int,
     floor_ns: float,
+    sm_count: int | None,
 ) -> list[OperatorRow]:
     """Return the measured rows in model order.
 
@@ -123,6 +127,7 @@ def operator_rows(
         texts: Text of each kernel name.
         steps: Steps analysed, summed over GPUs.
         floor_ns: Latency floor of a small kernel.
+        sm_count: SMs of the GPU, where it is known: a grid of fewer blocks cannot reach the roof.
     """
     known = kernels.filter(pl.col("group").is_not_null() & pl.col("step").is_not_null())
     instances = known.group_by("gpu", "step", "covers").agg(
@@ -143,27 +148,44 @@ def operator_rows(
         _nearest("advance", 0.5),
         pl.col("advance").sum().alias("advance_total"),
     )
-    names = (
-        known.group_by("group", "main", "name")
-        .agg(_LENGTH.sum().alias("total"))
-        .sort(["group", "main", "total", "name"], descending=[False, True, True, False])
-        .group_by("group", maintain_order=True)
-        .agg(pl.col("name"))
-    )
-    names_of = dict(names.iter_rows())
+    shown = _kernels_of(known)
     return [
-        _row(groups[row["group"]], row, names_of[row["group"]], texts, steps, floor_ns)
+        _row(groups[row["group"]], row, shown[row["group"]], texts, steps, floor_ns, sm_count)
         for row in stats.sort("group").iter_rows(named=True)
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """The kernels of a group, main ones first, and the blocks of the first one's grid."""
+
+    names: list[int]
+    blocks: int
+
+
+def _kernels_of(known: pl.DataFrame) -> dict[int, _Shown]:
+    order = ["group", "main", "total", "name", "grid"]
+    rows = (
+        known.group_by("group", "main", "name", "grid")
+        .agg(_LENGTH.sum().alias("total"))
+        .sort(order, descending=[False, True, True, False, False])
+        .group_by("group", maintain_order=True)
+        .agg(pl.col("name"), pl.col("grid").first())
+    )
+    return {
+        group: _Shown(names=names, blocks=prod(unpack_grid(grid)))
+        for group, names, grid in rows.iter_rows()
+    }
 
 
 def _row(
     group: OperatorGroup,
     row: dict[str, int],
-    names: Sequence[int],
+    shown: _Shown,
     texts: Sequence[str],
     steps: int,
     floor_ns: float,
+    sm_count: int | None,
 ) -> OperatorRow:
     spec = group.bound.spec_ns
     reachable = group.reachable.spec_ns if group.reachable else None
@@ -175,7 +197,7 @@ def _row(
         kind="+".join(str(member.kind) for member in group.members),
         instances_per_step=row["instances"] / steps,
         reads_per_step=row["mains"] / row["instances"] if weighty else None,
-        kernels=list(dict.fromkeys(texts[name] for name in names)),
+        kernels=list(dict.fromkeys(texts[name] for name in shown.names)),
         measured_ns=row["measured"],
         main_ns=row["main"],
         p10_ns=row["p10"],
@@ -204,7 +226,7 @@ def _row(
             for member in group.members
             for key, value in member.inputs.items()
         },
-        notes=_notes(group),
+        notes=[*_notes(group), *_grid_notes(group, shown.blocks, row["measured"], sm_count)],
     )
 
 
@@ -217,6 +239,19 @@ def _notes(group: OperatorGroup) -> list[str]:
     if len(group.members) > 1:
         notes.append("one kernel computes all of these; what they hand on stays inside it")
     return notes
+
+
+def _grid_notes(
+    group: OperatorGroup, blocks: int, measured_ns: int, sm_count: int | None
+) -> list[str]:
+    """Say where a grid is too small to use the GPU: the likely reason of a high ratio."""
+    spec = group.bound.spec_ns
+    if sm_count is None or spec is None or group.fixed or blocks >= sm_count:
+        return []
+    if measured_ns < _AT_THE_ROOF * spec:
+        return []
+    share = f"{blocks / sm_count * 100:.1f} %"
+    return [f"its grid has {blocks} blocks for {sm_count} SMs ({share}): too few to reach the roof"]
 
 
 def _confidence(penalty: float) -> str:

@@ -99,6 +99,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         found.texts,
         steps=analysed.steps.height,
         floor_ns=hardware.floor_ns,
+        sm_count=hardware.gpu.sm_count if hardware.gpu else None,
     )
     impossible = impossible_rows(operators, hardware, theory.workload)
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))

@@ -108,3 +108,11 @@ def test_the_split_k_reduce_counts_with_the_projection_it_serves() -> None:
     # 20.84 µs and 3.41 µs of reduction.
     assert row.measured_ns / 1e3 == pytest.approx(20.84 + 3.41, rel=0.02)
     assert any("splitKreduce" in name for name in row.kernels)
+
+
+def test_a_grid_smaller_than_the_gpu_is_given_as_a_reason() -> None:
+    notes = {row.role: " ".join(row.notes) for row in report().operators}
+    # A B300 has 148 SMs; attention ran with grid (1, 8, 16), gate_up with 112 blocks.
+    assert "128 blocks for 148 SMs (86.5 %)" in notes["attn.core"]
+    assert "96 blocks for 148 SMs (64.9 %)" in notes["attn.qkv_proj"]
+    assert "blocks" not in notes["lm_head"]
