@@ -27,12 +27,13 @@ from nsysroof.analysis.theory import Hardware, assume, choose_hardware, choose_m
 from nsysroof.match.assign import Placement, place_operators
 from nsysroof.match.phases import attention_names, step_phases
 from nsysroof.match.rules import KernelClass, load_rules
-from nsysroof.results import Budget, Capture, Finding, Phase, Report, StepBounds
+from nsysroof.results import Budget, Capture, Finding, LinkRow, Phase, Report, StepBounds
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.decoder import operators as model_operators
 from nsysroof.theory.models.spec import ModelSpec
-from nsysroof.theory.roofline import bound, link_of, step_bounds
+from nsysroof.theory.peaks import Peaks
+from nsysroof.theory.roofline import bound, crossed_link, link_of, step_bounds
 from nsysroof.theory.workload import Workload
 from nsysroof.timeline.account import account
 from nsysroof.timeline.activity import collect_activities
@@ -108,6 +109,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     budget = _budget(found, gaps) if idle_known else None
     covered = coverage(found.kernels)
     modelled = theory.model is not None
+    links = link_rows(picked.copies, {key: peak.value for key, peak in hardware.peaks.items()})
     assumptions = assume(
         options,
         hardware,
@@ -116,6 +118,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         phase=analysed.phase,
         window_anchor_ns=picked.anchor_ns,
         devices=picked.gpus,
+        peaks_used=_peaks_used(found.groups, links, hardware.peaks),
     )
     told = [
         *capture.findings,
@@ -152,7 +155,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         else [],
         unexplained=unexplained_rows(found.kernels, found.texts, found.classes, modelled=modelled),
         impossible=impossible,
-        links=link_rows(picked.copies, {key: peak.value for key, peak in hardware.peaks.items()}),
+        links=links,
         host=host_calls(trace),
         findings=find.in_order(told),
     )
@@ -286,6 +289,18 @@ def _budget(found: _Measured, gaps: pl.DataFrame) -> Budget | None:
             if kind[at] is Share.BOUND
         ),
     )
+
+
+def _peaks_used(
+    groups: Sequence[OperatorGroup], links: Sequence[LinkRow], peaks: Peaks
+) -> set[str]:
+    """Return the keys of the peaks that the report's bounds and ratios were divided by."""
+    used = {"bw" if row.kind == "d2d" else row.kind for row in links if row.ratio is not None}
+    for group in groups:
+        used |= set(group.cost.flop)
+        used |= {"bw"} if group.cost.memory_bytes else set()
+        used |= {crossed_link(link_of(op), peaks) for op in group.members if op.cost.link}
+    return used
 
 
 def _share(group: OperatorGroup) -> Share:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nsysroof.analysis import findings as find
@@ -128,8 +128,9 @@ def assume(
     phase: str | None,
     window_anchor_ns: int | None,
     devices: Sequence[int],
+    peaks_used: Collection[str],
 ) -> Assumptions:
-    """Return every input of the theory as it was used."""
+    """Return every input of the theory as it was used; of the peaks those divided by."""
     return Assumptions(
         model=model.name if model else None,
         gpu=hardware.gpu.key if hardware.gpu else None,
@@ -157,6 +158,7 @@ def assume(
         peaks=[
             PeakUsed(key=key, value=peak.value, source=peak.source)
             for key, peak in hardware.peaks.items()
+            if key in peaks_used
         ],
         notes=list(hardware.peaks.notes),
     )

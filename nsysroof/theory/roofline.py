@@ -98,7 +98,7 @@ def bound(
         dtype: _time_ns(flop, dtype, peaks, missing) for dtype, flop in cost.flop.items() if flop
     }
     memory_ns = _time_ns(cost.memory_bytes, "bw", peaks, missing)
-    link_ns = _time_ns(cost.link, _link_key(link, peaks), peaks, missing)
+    link_ns = _time_ns(cost.link, crossed_link(link, peaks), peaks, missing)
     compute_ns = max(_unit_ns(dtype_ns, TENSOR_KEYS), _unit_ns(dtype_ns, CUDA_KEYS))
     times = {Limiter.MEMORY: memory_ns, Limiter.COMPUTE: compute_ns, Limiter.LINK: link_ns}
     spec_ns = None if missing else max(times.values())
@@ -114,7 +114,7 @@ def bound(
         floor_ns=floor_ns,
         memory_ns=None if "bw" in missing else memory_ns,
         compute_ns=None if any(dtype in missing for dtype in dtype_ns) else compute_ns,
-        link_ns=None if _link_key(link, peaks) in missing else link_ns,
+        link_ns=None if crossed_link(link, peaks) in missing else link_ns,
         missing=tuple(missing),
     )
 
@@ -209,7 +209,8 @@ def _unit_ns(dtype_ns: Mapping[str, float], keys: Iterable[str]) -> float:
     return sum(dtype_ns.get(key, 0.0) for key in keys)
 
 
-def _link_key(link: str, peaks: Peaks) -> str:
+def crossed_link(link: str, peaks: Peaks) -> str:
+    """Return the key of the peak for a link: peer copies stand in where NVLink is not known."""
     return "p2p" if link == "nvlink" and "nvlink" not in peaks else link
 
 
