@@ -227,11 +227,24 @@ class Steps(_Plain, frozen=True, kw_only=True):
     wall_ns: Spread | None
 
 
+class StepKernel(_Plain, frozen=True, kw_only=True):
+    """The kernels of one name and role in one step; ``role`` is null where there is no operator.
+
+    ``instances`` is null for graph replays that hide their kernels.
+    """
+
+    name: str
+    role: str | None
+    instances: int | None
+    ns: int
+
+
 class Budget(_Plain, frozen=True, kw_only=True):
     """The step with the median wall time on the lowest GPU analysed, in integer ns.
 
     wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance.
-    ``by_role`` splits bound + over_bound + fixed, and ``idle_by_cause`` splits idle.
+    ``by_role`` splits bound + over_bound + fixed, ``by_kernel`` the same and unexplained, and
+    ``idle_by_cause`` splits idle.
     """
 
     gpu: int
@@ -245,6 +258,7 @@ class Budget(_Plain, frozen=True, kw_only=True):
     idle_ns: int
     overlap_ns: int
     by_role: dict[str, int] = {}
+    by_kernel: list[StepKernel] = []
     idle_by_cause: dict[str, int] = {}
 
     def share(self, ns: int) -> float | None:

@@ -288,6 +288,7 @@ def _budget(found: _Measured, gaps: pl.DataFrame) -> Budget | None:
             for at in instances
             if kind[at] is Share.BOUND
         ),
+        texts=found.texts,
     )
 
 

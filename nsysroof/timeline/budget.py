@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import polars as pl
 
-from nsysroof.results import IDLE_CAUSES, Budget
+from nsysroof.results import IDLE_CAUSES, Budget, StepKernel
 from nsysroof.timeline.activity import Activity
 from nsysroof.timeline.gaps import sum_causes
 from nsysroof.timeline.intervals import union
+
+GRAPH_REPLAY = "(graph replay)"
+"""Stands for the kernels of replays that the capture shows only as a whole."""
 
 
 class Share(StrEnum):
@@ -30,6 +34,7 @@ def step_budget(
     start_ns: int,
     end_ns: int,
     bound_ns: int,
+    texts: Sequence[str],
 ) -> Budget:
     """Return the account of one step of one GPU.
 
@@ -46,6 +51,7 @@ def step_budget(
         start_ns: First kernel of the step.
         end_ns: Where the next step begins, or its run ends.
         bound_ns: Sum of the bounds of the operator instances whose share is ``BOUND``.
+        texts: Text of each kernel name.
     """
     inside = _clipped(activities, gpu, start_ns, end_ns)
     idle = _clipped(gaps, gpu, start_ns, end_ns)
@@ -74,8 +80,24 @@ def step_budget(
         idle_ns=wall - busy,
         overlap_ns=total - busy,
         by_role=dict(by_role.iter_rows()),
+        by_kernel=_by_kernel(kernels, texts, hidden_ns),
         idle_by_cause={c: ns for c, ns in sum_causes(idle, IDLE_CAUSES).items() if ns},
     )
+
+
+def _by_kernel(kernels: pl.DataFrame, texts: Sequence[str], hidden_ns: int) -> list[StepKernel]:
+    """Return the time of each kernel by the role it has, the longest first; replays are one."""
+    unexplained = pl.col("share") == str(Share.UNEXPLAINED)
+    sums = kernels.group_by("name", pl.when(~unexplained).then("role").alias("role")).agg(
+        pl.len().alias("instances"), (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns")
+    )
+    rows = [
+        StepKernel(name=texts[name], role=role, instances=instances, ns=ns)
+        for name, role, instances, ns in sums.select("name", "role", "instances", "ns").iter_rows()
+    ]
+    if hidden_ns:
+        rows.append(StepKernel(name=GRAPH_REPLAY, role=None, instances=None, ns=hidden_ns))
+    return sorted(rows, key=lambda row: (-row.ns, row.name, row.role or ""))
 
 
 def _clipped(frame: pl.DataFrame, gpu: int, start_ns: int, end_ns: int) -> pl.DataFrame:

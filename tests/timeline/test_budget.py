@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysroof.results import Budget
+from nsysroof.results import Budget, StepKernel
 from nsysroof.timeline.activity import ACTIVITIES, Activity
 from nsysroof.timeline.budget import Share, step_budget
 from nsysroof.timeline.intervals import idle_gaps
@@ -24,11 +24,14 @@ def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
                 "end_ns": last,
                 "gpu": 0,
                 "activity": int(activity),
+                "name": 0 if share is Share.UNEXPLAINED else 1,
                 "kernel": next(numbers) if activity is Activity.KERNEL else None,
             }
-            for first, last, activity, _ in rows
+            for first, last, activity, share in rows
         ],
-        schema={name: ACTIVITIES[name] for name in ("start_ns", "end_ns", "gpu", "activity")}
+        schema={
+            name: ACTIVITIES[name] for name in ("start_ns", "end_ns", "gpu", "activity", "name")
+        }
         | {"kernel": pl.UInt32()},
     )
     shares = [str(row[3]) for row in kernels]
@@ -40,7 +43,15 @@ def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
         pl.lit(0).alias("gpu"), pl.lit("sync").alias("cause")
     )
     return step_budget(
-        frame, gaps, labels, gpu=0, step=3, start_ns=start, end_ns=end, bound_ns=bound
+        frame,
+        gaps,
+        labels,
+        gpu=0,
+        step=3,
+        start_ns=start,
+        end_ns=end,
+        bound_ns=bound,
+        texts=["foreign", "known"],
     )
 
 
@@ -65,6 +76,11 @@ def test_a_step_worked_out_by_hand() -> None:
         idle_ns=25,  # 130-150 and 180-185
         overlap_ns=10,
         by_role={"role.bound": 100, "role.fixed": 40},
+        by_kernel=[
+            StepKernel(name="known", role="role.bound", instances=1, ns=100),
+            StepKernel(name="known", role="role.fixed", instances=1, ns=40),
+            StepKernel(name="foreign", role=None, instances=1, ns=15),
+        ],
         idle_by_cause={"sync": 25},
     )
 
@@ -100,3 +116,7 @@ def test_it_adds_up_and_idle_is_the_bitmaps(
     assert found.idle_ns == len(set(range(start, end)) - busy)
     assert found.overlap_ns >= 0
     assert sum(found.by_role.values()) == found.bound_ns + found.over_bound_ns + found.fixed_ns
+    explained = [row.ns for row in found.by_kernel if row.role is not None]
+    foreign = [row.ns for row in found.by_kernel if row.role is None]
+    assert sum(explained) == sum(found.by_role.values())
+    assert sum(foreign) == found.unexplained_ns
