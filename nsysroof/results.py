@@ -450,7 +450,10 @@ class Report(_Plain, frozen=True, kw_only=True):
 
 
 class EstimateRow(_Plain, frozen=True, kw_only=True):
-    """One operator of a step in theory; ``count`` instances of it run per step."""
+    """One operator of a step in theory; ``count`` instances of it run per step.
+
+    ``resident_ns`` is its bound without activations, which small steps keep in L2.
+    """
 
     role: str
     kind: str
@@ -458,6 +461,7 @@ class EstimateRow(_Plain, frozen=True, kw_only=True):
     flop: int
     bytes: OperatorBytes
     bound_ns: float
+    resident_ns: float | None = None
     min_bound_ns: float | None
     reachable_ns: float | None = None
     limiter: str
@@ -490,7 +494,10 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
     ``serial_with_activations_ns`` every operator with its activations.
     ``hard_ns``: max(sum FLOP/peak, sum bytes/bandwidth, sum link/link peak) over every operator,
     activations included; what engines may fuse away (residual adds, casts) is left out.
+    ``memory_ns``, ``compute_ns``, ``link_ns``: the summed resources that it is the largest of.
     ``weights_once_ns``: every weight and KV byte read once (method 2 in one line).
+    ``quoted_active_ns``: the active parameters as vendors quote them, embedding table included,
+    read once; no KV.
     ``small_kernels_ns``: the other kernels of all layers at the latency floor.
     """
 
@@ -498,7 +505,11 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
     serial_with_activations_ns: float
     serial_reachable_ns: float | None = None
     hard_ns: float
+    memory_ns: float | None = None
+    compute_ns: float | None = None
+    link_ns: float | None = None
     weights_once_ns: float
+    quoted_active_ns: float | None = None
     small_kernels_ns: float | None
     tokens: float
     tokens_per_s: float
@@ -510,13 +521,46 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
 class EstimateMemory(_Plain, frozen=True, kw_only=True):
     """What must fit: bytes of all weights and of the KV cache over all GPUs, and GPUs for them.
 
-    ``gpus_needed`` is null where the capacity of the GPU is not known.
+    ``gpus_needed`` divides by ``capacity_bytes``: what the device reports where that is known, else
+    the decimal size on the box; null where neither is. ``nominal_bytes`` and ``gpus_needed_nominal``
+    are by the size on the box. ``next_tp`` is the fewest tensor-parallel GPUs, at least that many,
+    that divide the model's heads; ``fitting_tp`` the fewest whose own share fits, with what is
+    replicated on each. ``share_bytes`` is what one GPU of this workload holds.
     """
 
     weight_bytes: int
     kv_bytes: int
     capacity_bytes: int | None
     gpus_needed: int | None
+    nominal_bytes: int | None = None
+    gpus_needed_nominal: int | None = None
+    next_tp: int | None = None
+    next_tp_nominal: int | None = None
+    fitting_tp: int | None = None
+    share_bytes: int | None = None
+    share_fits: bool | None = None
+
+
+class EstimateOffload(_Plain, frozen=True, kw_only=True):
+    """Experts that are brought from the host when a step needs them.
+
+    ``routed_bytes_per_step`` are those of all experts that a step touches, ``link_bytes_per_step``
+    those of the misses; ``hit_rate`` is the share that stays off the link. The cap is what the
+    slower of link and host memory allows, whatever else the step does.
+    """
+
+    expert_bytes: int
+    misses_per_layer: float
+    routed_bytes_per_step: float
+    link_bytes_per_step: float
+    link_bytes_per_token: float
+    hit_rate: float | None
+    link_bytes_per_s: float
+    host_bytes_per_s: float | None
+    limiter: str  # link | host memory
+    transfer_ns: float
+    cap_tokens_per_s: float | None
+    notes: list[str]
 
 
 class Estimate(_Plain, frozen=True, kw_only=True):
@@ -530,7 +574,61 @@ class Estimate(_Plain, frozen=True, kw_only=True):
     layer: EstimateLayer
     step: EstimateStep
     memory: EstimateMemory
+    offload: EstimateOffload | None = None
     ridge: dict[str, float]
     experts: dict[str, float] | None
     parameters: dict[str, int]
     notes: list[str]
+
+
+class SweepRow(_Plain, frozen=True, kw_only=True):
+    """One point of a sweep, per GPU; its numbers are null where ``note`` says why there are none.
+
+    ``context`` is the longest. ``weight_bytes``, ``kv_bytes``, ``activation_bytes`` and
+    ``link_bytes`` are what one GPU moves in one step; ``resident_bytes`` what all GPUs hold.
+    """
+
+    gpu: str | None
+    batch: int
+    context: int
+    new_tokens: int | None
+    weights: str | None
+    kv: str | None
+    tp: int
+    ep: int
+    dp: int
+    serial_ns: float | None = None
+    serial_with_activations_ns: float | None = None
+    hard_ns: float | None = None
+    memory_ns: float | None = None
+    compute_ns: float | None = None
+    link_ns: float | None = None
+    limiter: str | None = None  # memory | compute | link
+    tokens: float | None = None
+    tokens_per_s: float | None = None
+    weight_bytes: int | None = None
+    kv_bytes: int | None = None
+    activation_bytes: int | None = None
+    link_bytes: int | None = None
+    flop: int | None = None
+    experts: float | None = None
+    resident_bytes: int | None = None
+    gpus_needed: int | None = None
+    note: str | None = None
+
+
+class Sweep(_Plain, frozen=True, kw_only=True):
+    """One model over several workloads or machines; ``axes`` are the columns that change.
+
+    ``compared`` are those of them that stand side by side.
+    """
+
+    format: str = "nsysroof-sweep"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    model: str
+    phase: str
+    axes: list[str]
+    compared: list[str] = []
+    rows: list[SweepRow]
+    notes: list[str] = []
