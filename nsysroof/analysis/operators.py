@@ -19,6 +19,7 @@ from nsysroof.trace.schema import unpack_grid
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _AT_THE_ROOF = 1.15  # measured over bound: at most this is as near as kernels come
+_MOST_SMS = 0.9  # share of the SMs from which a grid is large enough
 _LOW_PENALTY = 2.0  # score lost to time above which an assignment is called doubtful
 
 
@@ -246,7 +247,7 @@ def _grid_notes(
 ) -> list[str]:
     """Say where a grid is too small to use the GPU: the likely reason of a high ratio."""
     spec = group.bound.spec_ns
-    if sm_count is None or spec is None or group.fixed or blocks >= sm_count:
+    if sm_count is None or spec is None or group.fixed or blocks >= _MOST_SMS * sm_count:
         return []
     if measured_ns < _AT_THE_ROOF * spec:
         return []
