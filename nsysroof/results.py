@@ -146,7 +146,8 @@ class KernelWindow(_Plain, frozen=True, kw_only=True):
 class Timeline(_Plain, frozen=True, kw_only=True):
     """The account of one GPU: window = sum - overlap + idle, exact to the nanosecond.
 
-    ``idle_ns`` and ``idle_by_cause`` are null where idle time cannot be known.
+    ``idle_ns`` and ``idle_by_cause`` are null where idle time cannot be known;
+    ``sum_by_activity`` splits the sum: kernel, copy, fill, replay.
     """
 
     gpu: int
@@ -159,6 +160,7 @@ class Timeline(_Plain, frozen=True, kw_only=True):
     kernel_busy_ns: int
     copy_only_ns: int
     idle_by_cause: dict[str, int] | None
+    sum_by_activity: dict[str, int] = {}
     kernel_window: KernelWindow | None = None
 
     def share(self, ns: int | None) -> float | None:
@@ -225,6 +227,10 @@ class Steps(_Plain, frozen=True, kw_only=True):
     source: str | None  # nvtx | graph | pattern | user
     phase: str | None
     wall_ns: Spread | None
+
+
+GRAPH_REPLAY = "(graph replay)"
+"""Name that stands for the kernels of replays that a capture shows only as a whole."""
 
 
 class StepKernel(_Plain, frozen=True, kw_only=True):

@@ -40,10 +40,17 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
                 kernel_busy_ns=kernel_busy,
                 copy_only_ns=busy.total_ns - kernel_busy,
                 idle_by_cause=sum_causes(own_gaps, IDLE_CAUSES) if idle_known else None,
+                sum_by_activity=_by_activity(part),
                 kernel_window=_kernel_window(part, busy, idle_known=idle_known),
             )
         )
     return rows
+
+
+def _by_activity(part: pl.DataFrame) -> dict[str, int]:
+    length = pl.col("end_ns") - pl.col("start_ns")
+    sums = dict(part.group_by("activity").agg(length.sum()).iter_rows())
+    return {kind.name.lower(): sums[kind] for kind in Activity if kind in sums}
 
 
 def _kernel_window(part: pl.DataFrame, busy: Intervals, *, idle_known: bool) -> KernelWindow | None:

@@ -7,13 +7,10 @@ from enum import StrEnum
 
 import polars as pl
 
-from nsysroof.results import IDLE_CAUSES, Budget, StepKernel
+from nsysroof.results import GRAPH_REPLAY, IDLE_CAUSES, Budget, StepKernel
 from nsysroof.timeline.activity import Activity
 from nsysroof.timeline.gaps import sum_causes
 from nsysroof.timeline.intervals import union
-
-GRAPH_REPLAY = "(graph replay)"
-"""Stands for the kernels of replays that the capture shows only as a whole."""
 
 
 class Share(StrEnum):

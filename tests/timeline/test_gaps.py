@@ -99,6 +99,7 @@ def test_a_copy_is_activity_and_not_idle() -> None:
     assert scene.causes() == [(380, 400, "dependency")]
     row = account(*scene.found(), idle_known=True)[0]
     assert (row.window_ns, row.busy_ns, row.copy_only_ns, row.idle_ns) == (500, 480, 280, 20)
+    assert row.sum_by_activity == {"kernel": 200, "copy": 280}
 
 
 def test_of_activities_that_end_together_the_first_stands_before_the_gap() -> None:
