@@ -442,12 +442,6 @@ class Report(_Plain, frozen=True, kw_only=True):
     impossible: list[ImpossibleRow]
     links: list[LinkRow]
     host: Host
-    findings: list[Finding]
-
-    def all_findings(self) -> list[Finding]:
-        """Return the findings of the capture and of the analysis once each, errors first."""
-        once = dict.fromkeys([*self.capture.findings, *self.findings])
-        return sorted(once, key=lambda finding: SEVERITIES.index(finding.severity))
 
     def per_step(self, ns: int) -> float | None:
         """Return ``ns`` of a whole window per step of any phase, null where there are none."""

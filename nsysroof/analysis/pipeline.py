@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
+from msgspec import structs
 
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
@@ -134,7 +135,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     ]
     return Report(
         tool_version=__version__,
-        capture=capture,
+        capture=structs.replace(capture, findings=find.in_order(told)),
         assumptions=assumptions,
         coverage=covered,
         timeline=timeline,
@@ -157,7 +158,6 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         impossible=impossible,
         links=links,
         host=host_calls(trace),
-        findings=find.in_order(told),
     )
 
 

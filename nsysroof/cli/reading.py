@@ -83,7 +83,7 @@ def check_answered(report: Report) -> None:
     """
     if report.capture.kernels_used:
         return
-    for finding in report.all_findings():
+    for finding in report.capture.findings:
         if finding.slug == _NO_KERNELS:
             raise Inconclusive(finding.text, hint=finding.hint, slug=_NO_KERNELS)
     raise Inconclusive(
@@ -99,7 +99,7 @@ def check_strictly(report: Report, selection: SelectionOptions) -> None:
     Raises:
         Inconclusive: ``strict``.
     """
-    errors = [found for found in report.all_findings() if found.severity == "error"]
+    errors = [found for found in report.capture.findings if found.severity == "error"]
     if selection.strict and errors:
         slugs = ", ".join(dict.fromkeys(found.slug for found in errors))
         raise Inconclusive(

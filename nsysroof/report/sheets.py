@@ -55,7 +55,7 @@ def sheets(view: View) -> tuple[Sheet, ...]:
         case Report():
             return _of_report(view)
         case InfoView():
-            return (*_of_capture(view.capture, view.capture.findings), *_of_steps(view))
+            return (*_of_capture(view.capture), *_of_steps(view))
         case GapsView():
             return (_table("gaps", Gap, view.gaps),)
         case KernelsView():
@@ -103,7 +103,7 @@ def cell(value: Any) -> str:
 
 def _of_report(report: Report) -> tuple[Sheet, ...]:
     return (
-        *_of_capture(report.capture, report.all_findings()),
+        *_of_capture(report.capture),
         _fields("coverage", report.coverage),
         *_of_steps(report),
         _fields("budget", report.budget),
@@ -120,12 +120,12 @@ def _of_report(report: Report) -> tuple[Sheet, ...]:
     )
 
 
-def _of_capture(capture: Capture, findings: list[Finding]) -> tuple[Sheet, ...]:
+def _of_capture(capture: Capture) -> tuple[Sheet, ...]:
     return (
         _fields("capture", capture, skip=("devices", "process_list", "findings")),
         _table("devices", CaptureDevice, capture.devices),
         _table("processes", CaptureProcess, capture.process_list),
-        _table("findings", Finding, findings),
+        _table("findings", Finding, capture.findings),
     )
 
 

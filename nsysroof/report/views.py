@@ -19,9 +19,8 @@ class InfoView(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, report: Report) -> InfoView:
-        """Return the part of a report that ``info`` shows, with all that was found."""
-        capture = msgspec.structs.replace(report.capture, findings=report.all_findings())
-        return cls(capture=capture, steps=report.steps, phases=report.phases)
+        """Return the part of a report that ``info`` shows."""
+        return cls(capture=report.capture, steps=report.steps, phases=report.phases)
 
 
 class GapsView(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,7 +50,7 @@ def test_o1_a_graph_level_capture_is_busy_and_explains_nothing(analyzed: Analyze
     assert line.idle_ns / line.window_ns <= 0.0473
     assert found.coverage.time_explained == 0.0
     assert found.operators == []
-    slugs = {finding.slug: finding for finding in found.all_findings()}
+    slugs = {finding.slug: finding for finding in found.capture.findings}
     assert slugs["graph-level-trace"].severity == "error"
     assert "--cuda-graph-trace=node" in slugs["graph-level-trace"].hint
     assert (found.capture.launches, found.capture.graph_launches) == (128 * 7, 128)
@@ -68,7 +68,7 @@ def test_o1_replays_without_any_record_leave_idle_time_unknown(analyzed: Analyze
     found = analyzed(export.kernel("a", 51_000, 52_000, correlation=2))
     line = found.timeline[0]
     assert (line.idle_ns, line.idle_by_cause, found.budget, found.gaps) == (None, None, None, [])
-    assert "graph-launches-unseen" in {finding.slug for finding in found.all_findings()}
+    assert "graph-launches-unseen" in {finding.slug for finding in found.capture.findings}
 
 
 def test_o3_a_gpu_that_is_not_in_the_capture_is_not_replaced(analyzed: Analyzed) -> None:
@@ -97,7 +97,7 @@ def test_o4_one_of_eight_ranks_is_said_first(analyzed: Analyzed) -> None:
             if rank == 0:
                 export.kernel("k", at + 100, at + 200, correlation=number, pid=pid)
     found = analyzed(export, Options(tp=8))
-    errors = [finding for finding in found.all_findings() if finding.slug == "rank-missing"]
+    errors = [finding for finding in found.capture.findings if finding.slug == "rank-missing"]
     assert any("1 of 8 ranks" in finding.text for finding in errors)
     assert all(finding.severity == "error" for finding in errors)
     assert found.timeline[0].busy_ns == 400
@@ -129,8 +129,8 @@ def test_o8_misdated_records_are_set_aside_and_said_first(analyzed: Analyzed) ->
     found = analyzed(export)
     assert (found.capture.kernels_used, found.capture.set_aside) == (47, 3)
     assert found.timeline[0].window_start_ns == 4000
-    assert found.findings[0].slug == "bad-timestamps"
-    assert "6.0 %" in found.findings[0].text
+    assert found.capture.findings[0].slug == "bad-timestamps"
+    assert "6.0 %" in found.capture.findings[0].text
 
 
 def test_o9_seconds_count_from_the_first_kernel_and_not_from_the_upload(analyzed: Analyzed) -> None:

@@ -74,12 +74,12 @@ def test_o7_graph_level_rows_are_counted_once() -> None:
     assert (capture.graph_mode, capture.kernels, capture.copies) == ("graph", 3, 1)
     assert (capture.launches, capture.graph_launches) == (4 + 2, 2)
     assert capture.graph_replays == 2
-    assert "graph-level-trace" in {finding.slug for finding in found.all_findings()}
+    assert "graph-level-trace" in {finding.slug for finding in found.capture.findings}
 
 
 def test_launches_without_kernels_are_said() -> None:
     found = report("rtx4090-wsl2-cudagraph-no-kernels-3.11.1")
-    finding = next(f for f in found.all_findings() if f.slug == "no-kernels")
+    finding = next(f for f in found.capture.findings if f.slug == "no-kernels")
     assert finding.severity == "error"
     assert "no GPU kernel records" in finding.text
     assert "launch API calls were traced" in finding.text

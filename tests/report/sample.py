@@ -111,8 +111,9 @@ def capture(**changed: object) -> Capture:
         events_collected=14_100,
         events_found=14_099,
         findings=[
-            finding("warm-up-in-window", "note", "the first 2 steps are warm-up"),
+            finding("low-coverage", "error", "the model explains too little"),
             finding("software-node-trace", "warning", "node tracing in software inflates gaps"),
+            finding("warm-up-in-window", "note", "the first 2 steps are warm-up"),
         ],
     )
     return msgspec.structs.replace(verdict, **changed)
@@ -330,7 +331,6 @@ def full() -> Report:
             )
         ],
         host=Host(launch_calls=420, launch_ns=2_100_000, sync_ns=31_000_000),
-        findings=[finding("low-coverage", "error", "the model explains too little")],
     )
 
 
@@ -373,7 +373,6 @@ def empty() -> Report:
         impossible=[],
         links=[],
         host=Host(launch_calls=5, launch_ns=50_000, sync_ns=0),
-        findings=[],
     )
 
 
@@ -396,7 +395,10 @@ def worst() -> Report:
     names = WORST_NAMES
     return msgspec.structs.replace(
         report,
-        capture=capture(devices=[CaptureDevice(gpu=0, name=names[3], kernels=1)]),
+        capture=capture(
+            devices=[CaptureDevice(gpu=0, name=names[3], kernels=1)],
+            findings=[finding("nvtx-low-coverage", "warning", name) for name in names],
+        ),
         assumptions=msgspec.structs.replace(report.assumptions, model=names[2], gpu=names[4]),
         operators=[operator(f"attn.core{n}", kernels=[name]) for n, name in enumerate(names)],
         kernels=[msgspec.structs.replace(report.kernels[0], name=name) for name in names],
@@ -408,7 +410,6 @@ def worst() -> Report:
             msgspec.structs.replace(report.unexplained[0], name=name, hint=name) for name in names
         ],
         impossible=[msgspec.structs.replace(report.impossible[0], evidence=n) for n in names],
-        findings=[finding("nvtx-low-coverage", "warning", name) for name in names],
     )
 
 

@@ -163,7 +163,10 @@ def test_any_row_survives_a_round_trip(
         role=text, ratio=ratio or 0.5, hard=True, likely_cause="tp", evidence=text
     )
     report = msgspec.structs.replace(
-        sample.full(), operators=[row], findings=[found], impossible=[impossible]
+        sample.full(),
+        operators=[row],
+        capture=sample.capture(findings=[found]),
+        impossible=[impossible],
     )
     assert msgspec.json.decode(to_file(report, "json"), type=Report) == report
 

@@ -31,13 +31,13 @@ _STEP_SOURCES = {
 }
 
 
-def capture_section(capture: Capture, findings: list[Finding]) -> Section:
+def capture_section(capture: Capture) -> Section:
     """Return the verdict on the capture: what is in it, and every finding."""
     blocks: list[Block] = [_origin(capture), _devices(capture), _rows(capture)]
     if capture.set_aside:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in capture.set_aside_reasons.items())
         blocks.append(f"set aside as unusable: {count(capture.set_aside, 'row')} ({reasons})")
-    blocks.append(_findings(findings))
+    blocks.append(_findings(capture.findings))
     return Section(title="What this capture can answer", blocks=tuple(blocks))
 
 

@@ -25,7 +25,7 @@ def page(view: View) -> tuple[Section, ...]:
         case Report():
             return _report(view)
         case InfoView():
-            capture = capture_section(view.capture, view.capture.findings)
+            capture = capture_section(view.capture)
             return capture, steps_section(view.steps, view.phases)
         case GapsView():
             return idle_section(view.timeline), all_gaps_section(view.gaps)
@@ -42,7 +42,7 @@ def page(view: View) -> tuple[Section, ...]:
 def _report(report: Report) -> tuple[Section, ...]:
     """What can it answer, is it covered, where does a step go, what to win, what is left."""
     return (
-        capture_section(report.capture, report.all_findings()),
+        capture_section(report.capture),
         coverage_section(report),
         budget_section(report),
         floors_section(report),
