@@ -54,7 +54,6 @@ class OperatorGroup:
 
 def group_operators(
     placement: Placement,
-    operators: Sequence[Operator],
     *,
     peaks: Peaks,
     roofs: Peaks | None,
@@ -65,7 +64,7 @@ def group_operators(
     groups: list[OperatorGroup] = []
     group_of = [0] * len(placement.covers)
     for number in sorted(range(len(placement.covers)), key=placement.covers.__getitem__):
-        members = tuple(operators[at] for at in placement.covers[number])
+        members = tuple(placement.operators[at] for at in placement.covers[number])
         role = "+".join(member.role for member in members)
         cost, least = fused_cost(members), fused_cost(members, least=True)
         key = (role, repr(cost))

@@ -25,13 +25,15 @@ from nsysroof.analysis.tables import (
     unexplained_rows,
 )
 from nsysroof.analysis.theory import Hardware, assume, choose_hardware, choose_model, make_workload
-from nsysroof.match.assign import Placement, place_operators
+from nsysroof.match.assign import Placement, Plan, place_operators
+from nsysroof.match.engines import projects_value_first
 from nsysroof.match.phases import attention_names, step_phases
 from nsysroof.match.rules import KernelClass, load_rules
 from nsysroof.results import Budget, Capture, Finding, LinkRow, Phase, Report, StepBounds
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.decoder import operators as model_operators
+from nsysroof.theory.models.separate import layouts
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import bound, crossed_link, link_of, step_bounds
@@ -50,12 +52,19 @@ _KERNELS_HIDDEN = ("graph", _WORK_HIDDEN)  # … in which the model's kernels ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Theory:
-    """The model's operators of one step, with nothing measured yet."""
+    """The model's operators of one step as engines may run them, with nothing measured yet.
+
+    ``plans`` holds one empty plan where there is no model or the kernels are hidden.
+    """
 
     model: ModelSpec | None
     workload: Workload | None
-    operators: list[Operator]
-    bounds_ns: list[float | None]
+    plans: list[Plan]
+
+    @property
+    def operators(self) -> list[Operator]:
+        """The operators of the likeliest plan."""
+        return self.plans[0].operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,17 +199,22 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
     phased = step_phases(kernels, steps, classes)
     analysed = choose_steps(phased, options.phase)
     visible = capture.graph_mode not in _KERNELS_HIDDEN
-    theory = _theory(model, options, hardware, analysed, visible=visible)
+    theory = _theory(
+        model,
+        options,
+        hardware,
+        analysed,
+        visible=visible,
+        value_first=projects_value_first(classes),
+    )
     placement = place_operators(
         _only_steps(kernels, analysed.steps),
         classes,
-        theory.operators,
-        theory.bounds_ns,
+        theory.plans,
         floor_ns=hardware.floor_ns,
     )
     groups, group_of = group_operators(
         placement,
-        theory.operators,
         peaks=hardware.peaks,
         roofs=hardware.roofs,
         floor_ns=hardware.floor_ns,
@@ -227,16 +241,22 @@ def _theory(
     analysed: Analysed,
     *,
     visible: bool,
+    value_first: bool,
 ) -> _Theory:
     if model is None:
-        return _Theory(model=None, workload=None, operators=[], bounds_ns=[])
+        return _Theory(model=None, workload=None, plans=[Plan(operators=[], bounds_ns=[])])
     workload = make_workload(options, "prefill" if analysed.phase == "prefill" else "decode")
     if not visible or not analysed.steps.height:
-        return _Theory(model=model, workload=workload, operators=[], bounds_ns=[])
+        return _Theory(model=model, workload=workload, plans=[Plan(operators=[], bounds_ns=[])])
     peaks = hardware.peaks
-    found = model_operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
-    bounds = [bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in found]
-    return _Theory(model=model, workload=workload, operators=found, bounds_ns=bounds)
+    fused = model_operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
+    plans = [_plan(found, peaks) for found in layouts(fused, value_first=value_first)]
+    return _Theory(model=model, workload=workload, plans=plans)
+
+
+def _plan(operators: list[Operator], peaks: Peaks) -> Plan:
+    bounds = [bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in operators]
+    return Plan(operators=operators, bounds_ns=bounds)
 
 
 def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:

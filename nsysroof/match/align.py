@@ -3,9 +3,10 @@
 Both are sequences in order, so the question is the one of sequence alignment (Needleman and
 Wunsch, 1970): match, skip an operator (fused away or left out), or skip a kernel (unexplained).
 A match needs a kernel class that can implement the operator, and scores by how well the measured
-time fits the operator's bound; no role follows from a name alone. One kernel may cover several
-consecutive operators. Kernels that serve an operator (split-K reductions, attention combines)
-are absorbed by it afterwards, and neighbours that an engine runs in the other order are paired.
+time fits the operator's bound; no role follows from a name alone. One kernel may cover several consecutive
+operators, and a chain of element-wise kernels one operator. Kernels that serve an operator
+(split-K reductions, attention combines) are absorbed by it afterwards, and neighbours that an
+engine runs in the other order are paired.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _REPEATED_KINDS = frozenset(
         OperatorKind.SAMPLING,
     }
 )  # operators that engines spread over several launches, such as K and V written apart
+_STEP_OF_CHAIN = 0.6  # score of each kernel that is one of several steps of an operator
 _REACH = 4  # kernels and operators that far apart may still be swapped neighbours
 _NO_MATCH = -1e18
 
@@ -54,6 +56,7 @@ class Launch:
 
     Attributes:
         implements: Sets of operator kinds that one launch of its class can compute.
+        parts: Operator kinds that it can be one of several steps of.
         absorbed_by: ``previous`` or ``next``: the neighbour that a helper kernel serves.
         serves: Operator kinds that it can serve.
         stream: Stream, for finding the neighbour.
@@ -61,6 +64,7 @@ class Launch:
     """
 
     implements: tuple[frozenset[str], ...]
+    parts: frozenset[str] = frozenset()
     absorbed_by: str | None = None
     serves: frozenset[str] = frozenset()
     stream: int = 0
@@ -80,14 +84,22 @@ class Assignment:
     penalty: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """One assignment per kernel; of two plans of a step the one with the higher score fits."""
+
+    assignments: list[Assignment]
+    score: float
+
+
 def align(
     launches: Sequence[Launch],
     operators: Sequence[Operator],
     bounds_ns: Sequence[float | None],
     *,
     floor_ns: float,
-) -> list[Assignment]:
-    """Return one assignment per launch.
+) -> Alignment:
+    """Return one assignment per launch, with the score of the whole.
 
     Args:
         launches: n kernels of one step in order of start.
@@ -97,10 +109,10 @@ def align(
         floor_ns: Time that the smallest kernel takes.
     """
     table = _Table(operators, bounds_ns, floor_ns)
-    found = _trace_back(launches, table)
+    found, score = _trace_back(launches, table)
     _pair_swapped(found, launches, table)
     _absorb(found, launches, table)
-    return found
+    return Alignment(assignments=found, score=score)
 
 
 class _Table:
@@ -121,6 +133,7 @@ class _Table:
         self.bounds = np.array([np.nan if ns is None else ns for ns in bounds_ns], dtype=float)
         self.floor_ns = floor_ns
         self._ends: dict[frozenset[str], tuple[npt.NDArray[np.intp], Floats, Floats]] = {}
+        self._single: dict[frozenset[str], npt.NDArray[np.intp]] = {}
 
     def stretches(self, kinds: frozenset[str]) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
         """Return the ends, weights and bounds of the stretches that hold exactly these kinds."""
@@ -137,6 +150,18 @@ class _Table:
             self._ends[kinds] = (at, weights, bounds)
         return self._ends[kinds]
 
+    def ends_of(self, kinds: frozenset[str]) -> npt.NDArray[np.intp]:
+        """Return the ends of single operators of any of these kinds."""
+        if kinds not in self._single:
+            ends = [at + 1 for at, kind in enumerate(self.kinds) if kind in kinds]
+            self._single[kinds] = np.array(ends, dtype=np.intp)
+        return self._single[kinds]
+
+    def holds(self, assignment: Assignment, kinds: frozenset[str]) -> bool:
+        """Return whether one of the operators is of one of these kinds."""
+        wanted = _merge_set(kinds)
+        return any(self.kinds[at] in wanted for at in assignment.operators)
+
     def penalty(self, ns: float, bounds: Floats) -> Floats:
         """Return the score lost where the time does not fit; 0 where no bound is known."""
         fit = ns / np.maximum(bounds, self.floor_ns)
@@ -147,21 +172,67 @@ class _Table:
         return np.nan_to_num(fast + slow, nan=0.0)
 
 
-def _trace_back(launches: Sequence[Launch], table: _Table) -> list[Assignment]:
-    """Fill the table row by row and walk the best path back."""
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """How each cell of the table was reached, by (kernels used, operators used).
+
+    ``choice`` numbers the stretch that a kernel matched, or is ``_SKIPPED`` or ``_CHAINED``;
+    ``came_from`` is the column before operators were skipped; ``chain`` says whether the open
+    chain of a cell began with this kernel, went on with it, or waited while it was foreign.
+    """
+
+    choice: npt.NDArray[np.int8]
+    came_from: npt.NDArray[np.int32]
+    chain: npt.NDArray[np.int8]
+
+
+_SKIPPED, _CHAINED = -1, -2
+_WAITS, _BEGINS, _GOES_ON = 0, 1, 2
+
+
+def _trace_back(launches: Sequence[Launch], table: _Table) -> tuple[list[Assignment], float]:
+    """Fill the table row by row and walk the best path back; return it with its score."""
+    options = [
+        sorted({_merge_set(kinds) for kinds in one.implements}, key=lambda s: (-len(s), sorted(s)))
+        for one in launches
+    ]
+    paths, score = _fill(launches, options, table)
+    found = [Assignment()] * len(launches)
+    column, chained = table.size, False
+    for row in range(len(launches), 0, -1):
+        launch = launches[row - 1]
+        if not chained:
+            column = int(paths.came_from[row, column])
+            number = int(paths.choice[row, column])
+            chained = number == _CHAINED
+        if chained:
+            state = int(paths.chain[row, column])
+            if state != _WAITS:
+                found[row - 1] = Assignment(operators=(column - 1,))
+            if state == _BEGINS:
+                column, chained = column - 1, False
+        elif number >= 0:
+            first = column - len(options[row - 1][number])
+            bound = table.bounds[first:column].sum(keepdims=True)
+            penalty = float(table.penalty(launch.ns, bound)[0])
+            found[row - 1] = Assignment(operators=tuple(range(first, column)), penalty=penalty)
+            column = first
+    return found, score
+
+
+def _fill(
+    launches: Sequence[Launch], options: Sequence[Sequence[frozenset[str]]], table: _Table
+) -> tuple[_Paths, float]:
     rows, size = len(launches), table.size
     skipped = np.concatenate(([0.0], np.cumsum(table.skip)))
-    choice = np.full((rows + 1, size + 1), -1, dtype=np.int8)
-    came_from = np.zeros((rows + 1, size + 1), dtype=np.int32)
-    options = [
-        sorted(
-            {_merge_set(kinds) for kinds in launch.implements}, key=lambda s: (-len(s), sorted(s))
-        )
-        for launch in launches
-    ]
+    paths = _Paths(
+        choice=np.full((rows + 1, size + 1), _SKIPPED, dtype=np.int8),
+        came_from=np.zeros((rows + 1, size + 1), dtype=np.int32),
+        chain=np.full((rows + 1, size + 1), _WAITS, dtype=np.int8),
+    )
     columns = np.arange(size + 1)
     best = -skipped
-    came_from[0] = 0
+    chain = np.full(size + 1, _NO_MATCH)
     for row, launch in enumerate(launches, start=1):
         reached = best - _skip_kernel(launch)
         # Before the model's first operator and after its last, other kernels cost nothing.
@@ -173,26 +244,23 @@ def _trace_back(launches: Sequence[Launch], table: _Table) -> list[Assignment]:
             score = best[ends - len(kinds)] + weights - table.penalty(launch.ns, bounds)
             better = score > reached[ends]
             reached[ends[better]] = score[better]
-            choice[row, ends[better]] = number
+            paths.choice[row, ends[better]] = number
+        chain = chain - _skip_kernel(launch)
+        ends = table.ends_of(launch.parts)
+        if ends.size:
+            begun = best[ends - 1] + _STEP_OF_CHAIN
+            gone_on = chain[ends] + _skip_kernel(launch) + _STEP_OF_CHAIN
+            chain[ends] = np.maximum(begun, gone_on)
+            paths.chain[row, ends] = np.where(begun > gone_on, _BEGINS, _GOES_ON)
+            better = chain[ends] > reached[ends]
+            reached[ends[better]] = chain[ends[better]]
+            paths.choice[row, ends[better]] = _CHAINED
         # Operators skipped after this kernel: the running best of what came before.
         lifted = reached + skipped
         ahead = np.maximum.accumulate(lifted)
-        came_from[row] = np.maximum.accumulate(np.where(lifted == ahead, columns, 0))
+        paths.came_from[row] = np.maximum.accumulate(np.where(lifted == ahead, columns, 0))
         best = ahead - skipped
-    found = [Assignment()] * rows
-    column = size
-    for row in range(rows, 0, -1):
-        column = int(came_from[row, column])
-        number = int(choice[row, column])
-        if number < 0:
-            continue
-        kinds = options[row - 1][number]
-        first = column - len(kinds)
-        bound = table.bounds[first:column].sum(keepdims=True)
-        penalty = float(table.penalty(launches[row - 1].ns, bound)[0])
-        found[row - 1] = Assignment(operators=tuple(range(first, column)), penalty=penalty)
-        column = first
-    return found
+    return paths, float(best[size])
 
 
 def _pair_swapped(found: list[Assignment], launches: Sequence[Launch], table: _Table) -> None:
@@ -237,11 +305,23 @@ def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) 
             if direction is None or not kinds:
                 continue
             served = _neighbour(found, launches, row, forward=direction == "next")
-            if served is not None and any(
-                table.kinds[at] in _merge_set(kinds) for at in found[served].operators
-            ):
+            if served is not None and table.holds(found[served], kinds):
                 found[row] = Assignment(operators=found[served].operators, main=False)
                 break
+        else:
+            _join_chain(found, launch, row, table)
+
+
+def _join_chain(found: list[Assignment], launch: Launch, row: int, table: _Table) -> None:
+    """Give a step of a chain that another operator interrupts to the rest of its chain."""
+    near = sorted(
+        range(max(0, row - _REACH), min(len(found), row + _REACH + 1)),
+        key=lambda other: abs(other - row),
+    )
+    for other in near:
+        if found[other].main and table.holds(found[other], launch.parts):
+            found[row] = Assignment(operators=found[other].operators)
+            return
 
 
 def _neighbour(

@@ -11,8 +11,21 @@ from nsysroof.match.align import Assignment, Launch, align
 from nsysroof.match.classes import implements_of, kernel_classes
 from nsysroof.match.rules import KernelClass
 from nsysroof.theory.cost import Operator
+from nsysroof.theory.kinds import OperatorKind
 
+_GEMM = frozenset({str(OperatorKind.GEMM)})
 _SIDE_STREAM = 0.05  # share of kernel time below which an eager stream is none of the model's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One way in which an engine may run a step: its operators in order, and their bounds.
+
+    A bound is None where a peak is not known.
+    """
+
+    operators: list[Operator]
+    bounds_ns: list[float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +33,7 @@ class Placement:
     """The kernels with the operators they were found to be.
 
     Attributes:
+        operators: The operators of the plan that fits best, in model order.
         kernels: The kernels given, with ``covers`` (index into ``covers``, null: unexplained) and
             ``main``.
         covers: Operator indices of each distinct assignment, in model order.
@@ -27,6 +41,7 @@ class Placement:
         patterns: Distinct kernel sequences that were aligned.
     """
 
+    operators: list[Operator]
     kernels: pl.DataFrame
     covers: list[tuple[int, ...]]
     penalties: list[float]
@@ -36,8 +51,7 @@ class Placement:
 def place_operators(
     kernels: pl.DataFrame,
     classes: Sequence[KernelClass],
-    operators: Sequence[Operator],
-    bounds_ns: Sequence[float | None],
+    plans: Sequence[Plan],
     *,
     floor_ns: float,
 ) -> Placement:
@@ -47,8 +61,8 @@ def place_operators(
         kernels: ``gpu``, ``stream``, ``start_ns``, ``end_ns``, ``name``, ``replayed`` and ``step``
             (null outside the analysed steps), sorted by GPU and start.
         classes: Class of each distinct name.
-        operators: The operators of one step in model order.
-        bounds_ns: Bound of each operator, None where not known.
+        plans: Ways in which a step may run, the likeliest first; the one that explains the
+            longest kernel sequence best is taken for all.
         floor_ns: Time that the smallest kernel takes.
     """
     rows = kernels.with_row_index("row")
@@ -67,17 +81,18 @@ def place_operators(
         )
         .sort("pattern", "position")
     )
+    sequences = [
+        (rows.select("pattern", "position"), _launches(rows, classes))
+        for rows in typical.partition_by("pattern", maintain_order=True)
+    ]
+    plan = _best_plan(plans, [launches for _, launches in sequences], floor_ns)
     covers: dict[tuple[int, ...], int] = {}
     penalties: list[float] = []
     labels = []
-    for sequence in typical.partition_by("pattern", maintain_order=True):
-        launches = [
-            _launch(classes[name], stream, ns)
-            for name, stream, ns in sequence.select("name", "stream", "ns").iter_rows()
-        ]
-        found = align(launches, operators, bounds_ns, floor_ns=floor_ns)
+    for places, launches in sequences:
+        found = align(launches, plan.operators, plan.bounds_ns, floor_ns=floor_ns).assignments
         labels.append(
-            sequence.select("pattern", "position").with_columns(
+            places.with_columns(
                 _numbered(found, covers, penalties),
                 pl.Series("main", [assignment.main for assignment in found], dtype=pl.Boolean),
             )
@@ -92,11 +107,42 @@ def place_operators(
     )
     joined = rows.join(known.select("row", "covers", "main"), on="row", how="left").sort("row")
     return Placement(
+        operators=plan.operators,
         kernels=joined.drop("row"),
         covers=list(covers),
         penalties=penalties,
         patterns=len(labels),
     )
+
+
+def _best_plan(
+    plans: Sequence[Plan], sequences: Sequence[Sequence[Launch]], floor_ns: float
+) -> Plan:
+    """Return the plan with the highest score on the longest sequence.
+
+    Where the likeliest leaves hardly a matrix product over, the others are not tried.
+    """
+    longest = max(sequences, key=len, default=[])
+    best, best_score = plans[0], -1e18
+    for plan in plans:
+        found = align(longest, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
+        if found.score > best_score:
+            best, best_score = plan, found.score
+        left_over = sum(
+            not assignment.operators and _GEMM in launch.implements
+            for assignment, launch in zip(found.assignments, longest, strict=True)
+        )
+        layers = sum(op.role == "attn.core" for op in plan.operators)
+        if plan is plans[0] and 2 * left_over < max(layers, 1):
+            break
+    return best
+
+
+def _launches(rows: pl.DataFrame, classes: Sequence[KernelClass]) -> list[Launch]:
+    return [
+        _launch(classes[name], stream, ns)
+        for name, stream, ns in rows.select("name", "stream", "ns").iter_rows()
+    ]
 
 
 def _model_streams(rows: pl.DataFrame) -> pl.DataFrame:
@@ -118,6 +164,7 @@ def _launch(kernel: KernelClass, stream: int, ns: float) -> Launch:
     served = [kinds for name in entry.of for kinds in implements_of(name)]
     return Launch(
         implements=kernel.implements,
+        parts=kernel.parts,
         absorbed_by=entry.serves,
         serves=frozenset[str]().union(*served),
         stream=stream,

@@ -11,6 +11,7 @@ import msgspec
 import polars as pl
 
 from nsysroof.errors import InputError
+from nsysroof.theory.kinds import OperatorKind
 
 _File = TypeVar("_File", bound=msgspec.Struct)
 
@@ -30,6 +31,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         attributes: Attributes that every such kernel has.
         implements: Sets of operator kinds of one launch, most complete first, where they are
             others than those of the class.
+        parts: Operator kinds that such a kernel is one of several steps of, as in an engine that
+            computes a norm by element-wise kernels.
         examples: Names that must match this rule first.
         not_examples: Names that must not match this rule.
     """
@@ -41,6 +44,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     decode: str | None = None
     attributes: dict[str, str | int | bool] = {}
     implements: list[list[str]] | None = None
+    parts: list[OperatorKind] = []
     examples: list[str]
     not_examples: list[str] = []
 

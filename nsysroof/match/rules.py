@@ -48,6 +48,7 @@ class KernelClass:
         rule: Id of the rule that matched, or None.
         attributes: Decoded facts such as dtype, tile, split_k, head_dim, phase.
         implements: Sets of operator kinds of one launch, most complete first.
+        parts: Operator kinds that it is one of several steps of.
     """
 
     name: str
@@ -55,6 +56,7 @@ class KernelClass:
     rule: str | None
     attributes: MappingProxyType[str, Attribute] = field(default_factory=lambda: _NO_ATTRIBUTES)
     implements: tuple[frozenset[str], ...] = ()
+    parts: frozenset[str] = frozenset()
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -142,6 +144,7 @@ class RuleSet:
             rule=rule.id,
             attributes=MappingProxyType({k: v for k, v in attributes.items() if v is not None}),
             implements=implements,
+            parts=frozenset(map(str, rule.parts)),
         )
 
 

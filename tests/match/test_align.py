@@ -85,7 +85,7 @@ def roles(
     operators: Sequence[Operator] = LAYER,
     bounds: Sequence[float | None] = BOUNDS,
 ) -> list[str]:
-    found = align(launches, operators, bounds, floor_ns=FLOOR)
+    found = align(launches, operators, bounds, floor_ns=FLOOR).assignments
     return ["+".join(operators[at].role for at in assignment.operators) for assignment in found]
 
 
@@ -110,7 +110,7 @@ def test_many_layers_whose_norms_are_fused_into_the_layer_before() -> None:
 
 def test_a_split_k_reduction_belongs_to_the_product_before_it() -> None:
     steps = [*STEP[:6], REDUCE, *STEP[6:], REDUCE]
-    found = align(steps, LAYER, BOUNDS, floor_ns=FLOOR)
+    found = align(steps, LAYER, BOUNDS, floor_ns=FLOOR).assignments
     assert [LAYER[at].role for at in found[6].operators] == ["attn.o_proj"]
     assert [LAYER[at].role for at in found[-1].operators] == ["mlp.down_proj"]
     assert (found[5].main, found[6].main) == (True, False)
