@@ -274,19 +274,26 @@ def _pair_swapped(found: list[Assignment], launches: Sequence[Launch], table: _T
         ]
         if not near:
             continue
-        lone = {next(iter(_merge_set(s))) for s in launch.implements if len(s) == 1}
-        free = [
-            at
-            for at in range(max(0, min(near) - _REACH), min(table.size, max(near) + _REACH + 1))
-            if at not in taken and table.kinds[at] in lone
-        ]
-        if not free:
-            continue
-        penalties = table.penalty(launch.ns, table.bounds[free])
-        pick = int(penalties.argmin())
-        if penalties[pick] < table.weight[free[pick]]:
-            found[row] = Assignment(operators=(free[pick],), penalty=float(penalties[pick]))
-            taken.add(free[pick])
+        low, high = min(near) - _REACH, max(near) + _REACH + 1
+        for kinds in sorted(launch.implements, key=len, reverse=True):
+            ends, weights, bounds = table.stretches(_merge_set(kinds))
+            free = np.array(
+                [
+                    low + len(kinds) <= end <= high
+                    and not taken.intersection(range(end - len(kinds), end))
+                    for end in ends
+                ],
+                dtype=bool,
+            )
+            if not free.any():
+                continue
+            lost = np.where(free, table.penalty(launch.ns, bounds), np.inf)
+            pick = int(lost.argmin())
+            if lost[pick] < weights[pick]:
+                covered = tuple(range(int(ends[pick]) - len(kinds), int(ends[pick])))
+                found[row] = Assignment(operators=covered, penalty=float(lost[pick]))
+                taken.update(covered)
+                break
 
 
 def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) -> None:

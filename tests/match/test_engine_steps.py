@@ -1,0 +1,216 @@
+"""Steps of real engines, repeated for every layer, come out with every role right."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from functools import cache
+
+import polars as pl
+import pytest
+
+from nsysroof.match.assign import Plan, place_operators
+from nsysroof.match.engines import projects_value_first
+from nsysroof.match.rules import KernelClass, load_rules
+from nsysroof.theory.cost import Operator
+from nsysroof.theory.gpus import find_gpu
+from nsysroof.theory.models.decoder import operators
+from nsysroof.theory.models.separate import layouts
+from nsysroof.theory.models.spec import find_model
+from nsysroof.theory.roofline import bound, link_of
+from tests.match.engine_steps import SEQUENCES, STEPS, EngineStep, Roles, names_of
+
+pytestmark = pytest.mark.skipif(
+    not SEQUENCES.exists(), reason="the published sequences are not here"
+)
+
+EMBED = "void at::native::(anonymous namespace)::indexSelectSmallIndex<c10::BFloat16, long>(int)"
+PLAIN_NORM = "void vllm::rms_norm_kernel<c10::BFloat16, 8, 2>(c10::BFloat16*)"
+HEAD = "nvjet_tst_192x8_64x8_4x1_v_bz_TNT"
+ARGMAX = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<float>, unsigned int, long, 4> >"
+FOREIGN = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::AbsFunctor<float>>",
+    "my_debug_checksum_kernel",
+    "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>>",
+    "_compute_slot_mapping_kernel",
+    "void cub::DeviceScanKernel<cub::AgentScanPolicy<128, 15, int> >",
+)
+FLOOR_NS = 1300.0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch of the step, and the roles that are right for it."""
+
+    name: str
+    roles: Roles
+
+
+@cache
+def plan_of(step: EngineStep) -> tuple[list[Operator], dict[str, float]]:
+    """Return the operators of the step, and the bound of each role."""
+    peaks = find_gpu(step.gpu).dense_peaks()
+    every = operators(find_model(step.model), step.workload)
+    bounds: dict[str, float] = {}
+    for layout in layouts(every):
+        for op in layout:
+            spec = bound(op.cost, peaks, link=link_of(op)).spec_ns
+            assert spec is not None, op.role
+            bounds[op.role] = spec
+    return every, bounds
+
+
+def written_down(step: EngineStep) -> list[Kernel]:
+    """Return the whole step: embedding, every layer, final norm, LM head, sampling."""
+    layers = len(find_model(step.model).layers)
+    block = [
+        Kernel(name, roles) for name, roles in zip(names_of(step.sequence), step.layer, strict=True)
+    ]
+    if step.later is not None:
+        block[0] = replace(block[0], name=step.later)
+    found = [Kernel(EMBED, ("embed",))]
+    starts_at_norm = any("norm" in str(role) for role in block[0].roles)
+    if not starts_at_norm:
+        found.append(Kernel(PLAIN_NORM, ("attn.norm",)))
+    for layer in range(layers):
+        found += [_at(kernel, layer, layers) for kernel in block]
+    if step.first is not None:
+        found[1] = replace(found[1], name=step.first)
+    if starts_at_norm:
+        found += _final_norm(block)
+    return [*found, Kernel(HEAD, ("lm_head",)), Kernel(ARGMAX, ("sample",))]
+
+
+def _at(kernel: Kernel, layer: int, layers: int) -> Kernel:
+    roles = kernel.roles
+    if layer == 0:  # nothing to add to before the first layer
+        roles = tuple("attn.norm" if role == "mlp.residual+attn.norm" else role for role in roles)
+    if layer == layers - 1:  # what follows the last layer is the final norm
+        roles = tuple(
+            role.replace("mlp.residual+attn.norm", "mlp.residual+final_norm")
+            if role and role != "mlp.residual+attn.norm"
+            else role
+            for role in roles
+        )
+    return replace(kernel, roles=roles)
+
+
+def _final_norm(block: list[Kernel]) -> list[Kernel]:
+    first = block[0]
+    if first.roles == ("mlp.residual+attn.norm",):
+        return [Kernel(first.name, ("mlp.residual+final_norm",))]
+    chain = [kernel for kernel in block if kernel.roles == ("attn.norm",)]
+    return [replace(kernel, roles=("final_norm",)) for kernel in chain]
+
+
+def placed(
+    step: EngineStep, kernels: list[Kernel], rng: random.Random, factor: float
+) -> list[str | None]:
+    """Return the roles found when each kernel takes up to ``factor`` times its bound."""
+    every, bounds = plan_of(step)
+    peaks = find_gpu(step.gpu).dense_peaks()
+    times = []
+    seen: set[tuple[int, str | None]] = set()
+    for number, kernel in enumerate(kernels):
+        role = kernel.roles[0]
+        helper = number > 0 and kernels[number - 1].roles == kernel.roles
+        spec = 0.0
+        if role is not None and not helper and (number, role) not in seen:
+            spec = sum(bounds.get(part, 0.0) for part in role.split("+"))
+        times.append(round(max(spec, FLOOR_NS) * rng.uniform(1.05, factor)))
+    names = sorted({kernel.name for kernel in kernels})
+    classes: list[KernelClass] = load_rules().classify_each(names)
+    value_first = projects_value_first(classes)
+    plans = [
+        Plan(
+            operators=layout,
+            bounds_ns=[
+                bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in layout
+            ],
+        )
+        for layout in layouts(every, value_first=value_first)
+    ]
+    starts = [sum(times[:at]) for at in range(len(times))]
+    frame = pl.DataFrame(
+        {
+            "gpu": [0] * len(kernels),
+            "step": [0] * len(kernels),
+            "stream": [7] * len(kernels),
+            "start_ns": starts,
+            "end_ns": [start + ns for start, ns in zip(starts, times, strict=True)],
+            "name": [names.index(kernel.name) for kernel in kernels],
+            "replayed": [True] * len(kernels),
+        }
+    )
+    placement = place_operators(frame, classes, plans, floor_ns=FLOOR_NS)
+    return [
+        None
+        if cover is None
+        else "+".join(placement.operators[at].role for at in placement.covers[cover])
+        for cover in placement.kernels["covers"]
+    ]
+
+
+def wrong(
+    kernels: list[Kernel], found: list[str | None]
+) -> list[tuple[int, str, Roles, str | None]]:
+    return [
+        (number, kernel.name[:60], kernel.roles, role)
+        for number, (kernel, role) in enumerate(zip(kernels, found, strict=True))
+        if role not in kernel.roles
+    ]
+
+
+IDS = [step.sequence for step in STEPS]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=IDS)
+def test_every_role_is_right(step: EngineStep) -> None:
+    kernels = written_down(step)
+    assert wrong(kernels, placed(step, kernels, random.Random(1), 2.0)) == []
+
+
+@pytest.mark.parametrize("step", STEPS, ids=IDS)
+def test_times_off_by_up_to_four_change_no_role(step: EngineStep) -> None:
+    kernels = written_down(step)
+    assert wrong(kernels, placed(step, kernels, random.Random(2), 4.0)) == []
+
+
+@pytest.mark.parametrize("step", STEPS, ids=IDS)
+def test_foreign_kernels_stay_foreign(step: EngineStep) -> None:
+    rng = random.Random(3)
+    kernels = written_down(step)
+    for _ in range(len(kernels) // 20):
+        at = rng.randrange(1, len(kernels))
+        kernels.insert(at, Kernel(rng.choice(FOREIGN), (None,)))
+    assert wrong(kernels, placed(step, kernels, rng, 2.0)) == []
+
+
+@pytest.mark.parametrize(
+    "step", [step for step in STEPS if step.swap is not None], ids=lambda step: step.sequence
+)
+def test_independent_neighbours_may_change_places(step: EngineStep) -> None:
+    assert step.swap is not None
+    first, second = step.swap
+    kernels = written_down(step)
+    size = len(step.layer)
+    begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
+    for layer in range(len(find_model(step.model).layers)):
+        a, b = begin + layer * size + first, begin + layer * size + second
+        kernels[a], kernels[b] = kernels[b], kernels[a]
+    assert wrong(kernels, placed(step, kernels, random.Random(4), 2.0)) == []
+
+
+@pytest.mark.parametrize(
+    "step", [step for step in STEPS if step.optional is not None], ids=lambda step: step.sequence
+)
+def test_a_kernel_that_is_left_out_moves_no_role(step: EngineStep) -> None:
+    assert step.optional is not None
+    kernels = written_down(step)
+    size = len(step.layer)
+    begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
+    places = {
+        begin + layer * size + step.optional for layer in range(len(find_model(step.model).layers))
+    }
+    kept = [kernel for number, kernel in enumerate(kernels) if number not in places]
+    assert wrong(kept, placed(step, kept, random.Random(5), 2.0)) == []
