@@ -249,8 +249,8 @@ class Budget(_Plain, frozen=True, kw_only=True):
     """The step with the median wall time on the lowest GPU analysed, in integer ns.
 
     wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance.
-    ``by_role`` splits bound + over_bound + fixed, ``by_kernel`` the same and unexplained, and
-    ``idle_by_cause`` splits idle.
+    ``by_role`` splits bound + over_bound + fixed, ``idle_by_cause`` splits idle, and
+    ``by_kernel`` all kernels, with their role where it has no bound too.
     """
 
     gpu: int
