@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from nsysroof.outcomes import Account, Check, Diff, Difference, KernelChange, RoleChange, Rule
 from nsysroof.report.characters import escaped
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
 from nsysroof.results import (
@@ -64,6 +65,10 @@ def sheets(view: View) -> tuple[Sheet, ...]:
             return (_of_mappings(view.title, view.columns, _joined(view)),)
         case Card():
             return _of_card(view)
+        case Diff():
+            return _of_diff(view)
+        case Check():
+            return (_fields("check", view, skip=("rules",)), _table("rules", Rule, view.rules))
         case _:
             return (
                 _fields("step", view.step),
@@ -138,6 +143,29 @@ def _of_assumptions(assumptions: msgspec.Struct) -> tuple[Sheet, ...]:
     return (
         _fields("assumptions", assumptions, skip=("peaks",)),
         _table("peaks", PeakUsed, peaks),
+    )
+
+
+def _of_diff(diff: Diff) -> tuple[Sheet, ...]:
+    lists = ("roles", "kernels", "idle_by_cause", "differences", "window")
+    window = _of_account(diff.window, "window_") if diff.window else ()
+    return (
+        _fields("diff", diff, skip=lists),
+        *_of_account(diff, ""),
+        _table("differences", Difference, diff.differences),
+        *((_fields("window", diff.window, skip=lists), *window) if window else ()),
+    )
+
+
+def _of_account(account: Account, prefix: str) -> tuple[Sheet, ...]:
+    causes = [
+        {"cause": cause, "a": change.a, "b": change.b, "delta": change.delta}
+        for cause, change in account.idle_by_cause.items()
+    ]
+    return (
+        _table(f"{prefix}roles", RoleChange, account.roles),
+        _of_mappings(f"{prefix}idle_by_cause", ("cause", "a", "b", "delta"), causes),
+        _table(f"{prefix}kernels", KernelChange, account.kernels),
     )
 
 
