@@ -6,7 +6,12 @@ their unit. ``None`` means "not known", and a finding says why; it is never writ
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
+
+if TYPE_CHECKING:
+    import polars as pl
 
 FORMAT_VERSION = "1.0"
 """Minor versions add fields, major versions break. 1.0: the first."""
@@ -28,6 +33,22 @@ IDLE_CAUSES = (
 
 class _Plain(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all result objects."""
+
+
+class _Tables(_Plain, frozen=True, kw_only=True):
+    """Base of the answers of whole commands, whose lists are tables."""
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """Return one table as a polars frame: ``operators``, ``gaps``, ``kernels``.
+
+        Columns are named as in every other format; ``docs/results.md`` describes them.
+
+        Raises:
+            UsageError: ``unknown-table`` where there is none of that name.
+        """
+        from nsysroof.tables import frame_of, table_named  # noqa: PLC0415  it imports this module
+
+        return frame_of(table_named(self, name))
 
 
 class Finding(_Plain, frozen=True, kw_only=True):
@@ -249,8 +270,8 @@ class Budget(_Plain, frozen=True, kw_only=True):
     """The step with the median wall time on the lowest GPU analysed, in integer ns.
 
     wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance.
-    ``by_role`` splits bound + over_bound + fixed, ``by_kernel`` the same and unexplained, and
-    ``idle_by_cause`` splits idle.
+    ``by_role`` splits bound + over_bound + fixed, ``idle_by_cause`` splits idle, and
+    ``by_kernel`` all kernels, with their role where it has no bound too.
     """
 
     gpu: int
@@ -420,7 +441,7 @@ class Host(_Plain, frozen=True, kw_only=True):
     sync_ns: int
 
 
-class Report(_Plain, frozen=True, kw_only=True):
+class Report(_Tables, frozen=True, kw_only=True):
     """The answer of ``analyze``: saved, rendered, compared and gated as it is."""
 
     format: str = "nsysroof-report"
@@ -563,7 +584,7 @@ class EstimateOffload(_Plain, frozen=True, kw_only=True):
     notes: list[str]
 
 
-class Estimate(_Plain, frozen=True, kw_only=True):
+class Estimate(_Tables, frozen=True, kw_only=True):
     """The answer of ``estimate``: the best a model can do on a GPU."""
 
     format: str = "nsysroof-estimate"
@@ -617,7 +638,7 @@ class SweepRow(_Plain, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class Sweep(_Plain, frozen=True, kw_only=True):
+class Sweep(_Tables, frozen=True, kw_only=True):
     """One model over several workloads or machines; ``axes`` are the columns that change.
 
     ``compared`` are those of them that stand side by side.

@@ -37,7 +37,8 @@ class PhaseChoice(StrEnum):
     PREFILL = "prefill"
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """Return the number of an option; ``inf`` and ``nan`` are refused."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter("give a finite number")
     return value
@@ -123,7 +124,7 @@ class TheoryOptions:
             "--experts",
             metavar="N",
             min=0,
-            callback=_finite,
+            callback=finite,
             help="Distinct experts observed per layer; default: their expected number.",
         ),
     ] = None
@@ -133,7 +134,7 @@ class TheoryOptions:
             "--floor-us",
             metavar="X",
             min=0,
-            callback=_finite,
+            callback=finite,
             help="Latency floor of a small kernel, µs.",
         ),
     ] = None
@@ -155,7 +156,7 @@ class TheoryOptions:
             "--tokens-per-step",
             metavar="X",
             min=0,
-            callback=_finite,
+            callback=finite,
             help="Tokens that a step yields over all sequences (speculative decoding).",
         ),
     ] = None
@@ -165,7 +166,7 @@ class TheoryOptions:
             "--expert-misses",
             metavar="N",
             min=0,
-            callback=_finite,
+            callback=finite,
             help="Experts loaded from the host per layer.",
         ),
     ] = None
@@ -175,7 +176,7 @@ class TheoryOptions:
             "--unprofiled-step-us",
             metavar="X",
             min=0,
-            callback=_finite,
+            callback=finite,
             help="Step time without the profiler, µs: shows what tracing costs.",
         ),
     ] = None

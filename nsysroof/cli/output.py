@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -61,19 +62,22 @@ class Destination:
             ) from error
 
 
-def choose_destination(output: OutputOptions, *, source: Path | None = None) -> Destination:
+def choose_destination(
+    output: OutputOptions, *, source: Path | Sequence[Path] | None = None
+) -> Destination:
     """Return where the result goes.
 
     Args:
         output: What the user said.
-        source: The input, which is never overwritten.
+        source: The input, or several, which are never overwritten.
 
     Raises:
         UsageError: An unknown format, or a file that is there already.
     """
     path = output.output
     if path is not None:
-        _check_free(path, force=output.force, source=source)
+        inputs = [source] if isinstance(source, Path) else source or []
+        _check_free(path, force=output.force, inputs=inputs)
     if output.format is not None:
         return Destination(renderer=renderer_named(output.format), path=path)
     if path is not None:
@@ -83,12 +87,12 @@ def choose_destination(output: OutputOptions, *, source: Path | None = None) -> 
     return Destination(renderer=renderer, path=None)
 
 
-def _check_free(path: Path, *, force: bool, source: Path | None) -> None:
+def _check_free(path: Path, *, force: bool, inputs: Sequence[Path]) -> None:
     if not path.exists():
         return
-    if source is not None and source.exists() and path.samefile(source):
+    if any(source.exists() and path.samefile(source) for source in inputs):
         raise UsageError(
-            f"{path.name} is the input itself",
+            f"{path.name} is an input",
             hint="give -o another name",
             slug="output-is-input",
             where=str(path),

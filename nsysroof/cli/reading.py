@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nsysroof.cli.options import SelectionOptions, TheoryOptions, parse_window
-from nsysroof.errors import Inconclusive
+from nsysroof.errors import Inconclusive, UsageError
 from nsysroof.results import Report
 
 if TYPE_CHECKING:
     from nsysroof.analysis import Options
 
 _NO_KERNELS = "no-kernels"
+_SAVED = ".json"
+_SNIFFED = 64  # bytes: more white space than that stands before no report
 
 
 def library_options(
@@ -73,6 +77,42 @@ def read_report(
     from nsysroof.trace import open_trace
 
     return analyze(open_trace(trace), options, all_gaps=all_gaps)
+
+
+def is_saved_report(path: Path) -> bool:
+    """Return whether a file is JSON, as saved reports are and exports are not."""
+    if not path.is_file():
+        return path.suffix.lower() == _SAVED
+    with path.open("rb") as file:
+        return file.read(_SNIFFED).lstrip()[:1] == b"{"
+
+
+def read_runs(
+    paths: Sequence[Path], model: str | None, theory: TheoryOptions, selection: SelectionOptions
+) -> list[Report]:
+    """Return a report for each path: read where it was saved, analysed where it is a trace.
+
+    Raises:
+        UsageError: ``options-without-trace`` where options for the analysis of a trace are given,
+            but every path is a saved report.
+        NsysroofError: As ``load_report``, ``open_trace`` and ``analyze`` do.
+    """
+    saved = [is_saved_report(path) for path in paths]
+    chosen = replace(selection, strict=False)
+    analysis = (model, theory, chosen) != (None, TheoryOptions(), SelectionOptions())
+    if all(saved) and analysis:
+        raise UsageError(
+            "options for the analysis have no effect on saved reports",
+            hint="leave them out, or give the trace itself",
+            slug="options-without-trace",
+        )
+
+    from nsysroof.report.saved import load_report
+
+    return [
+        load_report(path) if is_saved else read_report(path, model, theory, selection)
+        for path, is_saved in zip(paths, saved, strict=True)
+    ]
 
 
 def check_answered(report: Report) -> None:

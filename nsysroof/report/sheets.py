@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from types import UnionType
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
+from nsysroof.outcomes import Account, Check, Diff, Difference, KernelChange, RoleChange, Rule
 from nsysroof.report.characters import escaped
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
 from nsysroof.results import (
-    IDLE_CAUSES,
     Capture,
     CaptureDevice,
     CaptureProcess,
@@ -27,14 +25,14 @@ from nsysroof.results import (
     PeakUsed,
     Phase,
     Report,
+    StepKernel,
     Timeline,
     UnexplainedRow,
 )
+from nsysroof.tables import columns_of, value_at
 
 LARGEST_GAPS = 10
 """Gaps that a report shows; ``gaps`` shows all of them."""
-
-_DICT_KEYS = {"idle_by_cause": IDLE_CAUSES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +62,10 @@ def sheets(view: View) -> tuple[Sheet, ...]:
             return (_of_mappings(view.title, view.columns, _joined(view)),)
         case Card():
             return _of_card(view)
+        case Diff():
+            return _of_diff(view)
+        case Check():
+            return (_fields("check", view, skip=("rules",)), _table("rules", Rule, view.rules))
         case _:
             return (
                 _fields("step", view.step),
@@ -107,6 +109,7 @@ def _of_report(report: Report) -> tuple[Sheet, ...]:
         _fields("coverage", report.coverage),
         *_of_steps(report),
         _fields("budget", report.budget),
+        _table("budget_by_kernel", StepKernel, report.budget.by_kernel if report.budget else []),
         _fields("step_bounds", report.step_bounds),
         _table("operators", OperatorRow, report.operators),
         _table("timeline", Timeline, report.timeline),
@@ -141,6 +144,29 @@ def _of_assumptions(assumptions: msgspec.Struct) -> tuple[Sheet, ...]:
     )
 
 
+def _of_diff(diff: Diff) -> tuple[Sheet, ...]:
+    lists = ("roles", "kernels", "idle_by_cause", "differences", "window")
+    window = _of_account(diff.window, "window_") if diff.window else ()
+    return (
+        _fields("diff", diff, skip=lists),
+        *_of_account(diff, ""),
+        _table("differences", Difference, diff.differences),
+        *((_fields("window", diff.window, skip=lists), *window) if window else ()),
+    )
+
+
+def _of_account(account: Account, prefix: str) -> tuple[Sheet, ...]:
+    causes = [
+        {"cause": cause, "a": change.a, "b": change.b, "delta": change.delta}
+        for cause, change in account.idle_by_cause.items()
+    ]
+    return (
+        _table(f"{prefix}roles", RoleChange, account.roles),
+        _of_mappings(f"{prefix}idle_by_cause", ("cause", "a", "b", "delta"), causes),
+        _table(f"{prefix}kernels", KernelChange, account.kernels),
+    )
+
+
 def _of_card(card: Card) -> tuple[Sheet, ...]:
     tables = {key: value for key, value in card.fields.items() if is_table(value)}
     plain = {key: value for key, value in card.fields.items() if key not in tables}
@@ -159,8 +185,8 @@ def _fields(name: str, struct: msgspec.Struct | None, skip: tuple[str, ...] = ()
     """Return an object as one row per field; an absent object has none."""
     if struct is None:
         return _pairs(name, {})
-    plan = [(column, path) for column, path in _plan(type(struct)) if path[0] not in skip]
-    return _pairs(name, {column: _at(struct, path) for column, path in plan})
+    plan = [column for column in columns_of(type(struct)) if column.path[0] not in skip]
+    return _pairs(name, {column.name: value_at(struct, column.path) for column in plan})
 
 
 def _pairs(name: str, values: Mapping[str, Any]) -> Sheet:
@@ -169,11 +195,11 @@ def _pairs(name: str, values: Mapping[str, Any]) -> Sheet:
 
 
 def _table(name: str, row_type: type[msgspec.Struct], rows: Sequence[msgspec.Struct]) -> Sheet:
-    plan = _plan(row_type)
+    plan = columns_of(row_type)
     return Sheet(
         name=name,
-        columns=tuple(column for column, _ in plan),
-        rows=(tuple(cell(_at(row, path)) for _, path in plan) for row in rows),
+        columns=tuple(column.name for column in plan),
+        rows=(tuple(cell(value_at(row, column.path)) for column in plan) for row in rows),
     )
 
 
@@ -186,40 +212,3 @@ def _joined(listing: Listing) -> Sequence[Mapping[str, Any]]:
 def _of_mappings(name: str, columns: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Sheet:
     cells = (tuple(cell(row[column]) for column in columns) for row in rows)
     return Sheet(name=name, columns=columns, rows=cells)
-
-
-@cache
-def _plan(row_type: type[msgspec.Struct]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return (column, path to its value) of a struct: objects inside it with dots.
-
-    >>> [column for column, _ in _plan(Phase)]
-    ['phase', 'count', 'total_ns']
-    """
-    plan: list[tuple[str, tuple[str, ...]]] = []
-    for field in msgspec.structs.fields(row_type):
-        nested = _struct_in(field.type)
-        inner: Iterable[tuple[str, tuple[str, ...]]] = [("", ())]
-        if nested is not None:
-            inner = [(f".{column}", path) for column, path in _plan(nested)]
-        elif field.name in _DICT_KEYS:
-            inner = [(f".{key}", (key,)) for key in _DICT_KEYS[field.name]]
-        plan += [(field.encode_name + column, (field.name, *path)) for column, path in inner]
-    return tuple(plan)
-
-
-def _at(struct: msgspec.Struct, path: tuple[str, ...]) -> Any:
-    value: Any = struct
-    for key in path:
-        if value is None:
-            return None
-        value = value.get(key) if isinstance(value, dict) else getattr(value, key)
-    return value
-
-
-def _struct_in(annotation: Any) -> type[msgspec.Struct] | None:
-    """Return the object that a field holds, as ``Spread`` in ``Spread | None``, but no list's."""
-    choices = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
-    for choice in choices:
-        if isinstance(choice, type) and issubclass(choice, msgspec.Struct):
-            return choice
-    return None

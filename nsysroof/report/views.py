@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from nsysroof.outcomes import Check, Diff
 from nsysroof.results import Capture, Estimate, Gap, KernelRow, Phase, Report, Steps, Timeline
 
 
@@ -67,4 +68,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Any]
 
 
-View: TypeAlias = Report | Estimate | InfoView | GapsView | KernelsView | Listing | Card
+View: TypeAlias = (
+    Report | Estimate | InfoView | GapsView | KernelsView | Diff | Check | Listing | Card
+)

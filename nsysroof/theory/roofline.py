@@ -13,6 +13,7 @@ from enum import StrEnum
 from math import ceil
 
 from nsysroof.theory.cost import Cost, Operator
+from nsysroof.theory.operators.collective import Exchange
 from nsysroof.theory.peaks import CUDA_KEYS, TENSOR_KEYS, Peaks
 
 NS_PER_S = 1e9
@@ -163,6 +164,19 @@ def step_bounds(
         hard_ns=max(sums) if len(sums) == len(parts) else None,
         weights_once_ns=resident,
     )
+
+
+def exchange_ns(exchange: Exchange, peaks: Peaks, *, alpha_ns: float = 0.0) -> float | None:
+    """Return the time of a collective: rounds·alpha + bytes over the link; None without a peak.
+
+    >>> from nsysroof.theory.gpus import find_gpu
+    >>> from nsysroof.theory.operators.collective import Algorithm, exchange
+    >>> ring = exchange("all_reduce", Algorithm.RING, 16384, 8)
+    >>> round(exchange_ns(ring, find_gpu("h100-sxm").dense_peaks(), alpha_ns=1000), 1)
+    14063.7
+    """
+    moved = bound(Cost(link=exchange.link_bytes), peaks).spec_ns
+    return None if moved is None else exchange.rounds * alpha_ns + moved
 
 
 def ridge_point(dtype: str, peaks: Peaks) -> float | None:

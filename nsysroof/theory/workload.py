@@ -34,6 +34,9 @@ class Workload:
         tokens_per_step: Tokens that one step yields over all its sequences; None: one per sequence
             in decode.
         expert_misses: Experts loaded from the host per layer; None: all are resident.
+        shared_prefix: Cached tokens at the start that all sequences share, kept and read once.
+        lora_rank: Rank of the adapters of the attention and feed-forward matrices; None: none.
+        lora_adapters: Distinct adapters in the batch.
 
     >>> step = Workload.create(context=4096)
     >>> step.batch, step.tokens, step.phase, step.contexts
@@ -52,6 +55,9 @@ class Workload:
     experts: float | None = None
     tokens_per_step: float | None = None
     expert_misses: float | None = None
+    shared_prefix: int = 0
+    lora_rank: int | None = None
+    lora_adapters: int = 1
 
     def __post_init__(self) -> None:
         """Refuse a step that cannot exist."""
@@ -61,20 +67,7 @@ class Workload:
             )
         if not self.contexts:
             raise _usage("no sequence to work on", "give --batch and --context", "--context")
-        for option, count in (("--tp", self.tp), ("--ep", self.ep), ("--dp", self.dp)):
-            if count < 1:
-                raise _usage(f"{option} is {count}", "give a number of GPUs, 1 or more", option)
-        for option, value in (
-            ("--new-tokens", self.new_tokens),
-            ("--experts", self.experts),
-            ("--tokens-per-step", self.tokens_per_step),
-        ):
-            if value is not None and value <= 0:
-                raise _usage(f"{option} is {value}", "give a positive number", option)
-        if self.expert_misses is not None and self.expert_misses < 0:
-            raise _usage(
-                f"--expert-misses is {self.expert_misses}", "give 0 or more", "--expert-misses"
-            )
+        self._refuse_numbers()
         shortest = min(self.contexts)
         if shortest < (self.new_tokens or 1):
             raise _usage(
@@ -82,12 +75,39 @@ class Workload:
                 "a context is the KV length including the step's new tokens",
                 "--context",
             )
+        if self.shared_prefix > min(self.prefixes):
+            raise _usage(
+                f"a shared prefix of {self.shared_prefix} is longer than the {min(self.prefixes)} "
+                "cached tokens of a sequence",
+                "it is the part of every context, before the new tokens, that all have in common",
+                "shared_prefix",
+            )
         if self.ep > 1 and (self.tp * self.dp) % self.ep:
             raise _usage(
                 f"ep {self.ep} does not divide the {self.tp * self.dp} GPUs of tp x dp",
                 "give an --ep that divides tp x dp",
                 "--ep",
             )
+
+    def _refuse_numbers(self) -> None:
+        for option, count in (("--tp", self.tp), ("--ep", self.ep), ("--dp", self.dp)):
+            if count < 1:
+                raise _usage(f"{option} is {count}", "give a number of GPUs, 1 or more", option)
+        for option, value in (
+            ("--new-tokens", self.new_tokens),
+            ("--experts", self.experts),
+            ("--tokens-per-step", self.tokens_per_step),
+            ("lora_rank", self.lora_rank),
+            ("lora_adapters", self.lora_adapters),
+        ):
+            if value is not None and value <= 0:
+                raise _usage(f"{option} is {value}", "give a positive number", option)
+        for option, value in (
+            ("--expert-misses", self.expert_misses),
+            ("shared_prefix", self.shared_prefix),
+        ):
+            if value is not None and value < 0:
+                raise _usage(f"{option} is {value}", "give 0 or more", option)
 
     @classmethod
     def create(
@@ -106,6 +126,9 @@ class Workload:
         experts: float | None = None,
         tokens_per_step: float | None = None,
         expert_misses: float | None = None,
+        shared_prefix: int = 0,
+        lora_rank: int | None = None,
+        lora_adapters: int = 1,
     ) -> Workload:
         """Return a workload from a batch and one context, or from a list of contexts.
 
@@ -123,6 +146,9 @@ class Workload:
             experts: Distinct experts observed per layer.
             tokens_per_step: Tokens that one step yields.
             expert_misses: Experts loaded from the host per layer.
+            shared_prefix: Cached tokens at the start that all sequences share.
+            lora_rank: Rank of the adapters.
+            lora_adapters: Distinct adapters in the batch.
 
         Raises:
             UsageError: The values do not make a step.
@@ -156,6 +182,9 @@ class Workload:
             experts=experts,
             tokens_per_step=tokens_per_step,
             expert_misses=expert_misses,
+            shared_prefix=shared_prefix,
+            lora_rank=lora_rank,
+            lora_adapters=lora_adapters,
         )
 
     @property
@@ -179,6 +208,11 @@ class Workload:
     def tokens(self) -> int:
         """Rows of every matrix of the step: new tokens over all sequences."""
         return sum(self.queries)
+
+    @property
+    def distinct_context(self) -> int:
+        """Tokens in the cache over all sequences, a shared prefix once."""
+        return sum(self.contexts) - (self.batch - 1) * self.shared_prefix
 
     @property
     def logit_rows(self) -> int:

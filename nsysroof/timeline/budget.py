@@ -84,8 +84,7 @@ def step_budget(
 
 def _by_kernel(kernels: pl.DataFrame, texts: Sequence[str], hidden_ns: int) -> list[StepKernel]:
     """Return the time of each kernel by the role it has, the longest first; replays are one."""
-    unexplained = pl.col("share") == str(Share.UNEXPLAINED)
-    sums = kernels.group_by("name", pl.when(~unexplained).then("role").alias("role")).agg(
+    sums = kernels.group_by("name", "role").agg(
         pl.len().alias("instances"), (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns")
     )
     rows = [

@@ -234,7 +234,7 @@ def test_strict_trips_on_errors_only(library: Library, command: Command, name: s
         "error: --strict: the report has errors: low-coverage",
         "hint: what to do about low-coverage   [strict]",
     ]
-    library.report = msgspec.structs.replace(sample.full(), findings=[])
+    library.report = msgspec.structs.replace(sample.full(), capture=sample.capture(findings=[]))
     assert command(name, "run.sqlite", "--strict").code == 0
 
 

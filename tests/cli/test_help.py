@@ -21,6 +21,7 @@ EVERYWHERE = {
     "info": (*THEORY, *TRACE, *OUTPUT),
     "gaps": (*THEORY, *TRACE, *OUTPUT),
     "kernels": (*THEORY, *TRACE, *OUTPUT),
+    "diff": ("--noise-us", *THEORY, *TRACE, *OUTPUT),
     "estimate": (*THEORY, *OUTPUT),
     "gpus": OUTPUT,
     "models": OUTPUT,

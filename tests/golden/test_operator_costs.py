@@ -14,19 +14,18 @@ from nsysroof.theory.cost import Cost
 from nsysroof.theory.dtypes import WEIGHT_FORMATS, WeightFormat, activation_format, weight_format
 from nsysroof.theory.operators.attention import (
     attention,
-    causal_pairs,
-    keys_read,
     kv_write,
-    local_pairs,
     mla_decode,
+    paged,
     split_kv_partials,
 )
 from nsysroof.theory.operators.collective import all_reduce
 from nsysroof.theory.operators.copy import bytes_in_flight, copy, gather_rate
-from nsysroof.theory.operators.elementwise import activation
+from nsysroof.theory.operators.elementwise import Activation, activation
 from nsysroof.theory.operators.gemm import LinearFormat, gemm
 from nsysroof.theory.operators.moe import combine, expected_experts, grouped_gemm
 from nsysroof.theory.operators.norm import rms_norm
+from nsysroof.theory.operators.pairs import Mask, causal_pairs, distinct_keys
 from nsysroof.theory.operators.state import conv_step, delta_rule, mamba2
 from nsysroof.theory.roofline import wave_efficiency
 
@@ -103,7 +102,7 @@ def test_decode_reads_each_kv_head_once(kv_heads: int, kv: str, kv_read: int, to
 
 
 def test_decode_window_of_gpt_oss() -> None:
-    cost = attention([1], [4095], heads=64, kv_heads=8, head_dim=64, window=128)
+    cost = attention([1], [4095], heads=64, kv_heads=8, head_dim=64, mask=Mask(window=128))
     assert (cost.kv_read, cost.total_flop, cost.memory_bytes) == (262_144, 2_097_152, 278_528)
 
 
@@ -132,16 +131,88 @@ def test_prefill_whole_and_last_chunk() -> None:
     assert chunk.total_flop == pytest.approx(3.22164e10, rel=1e-5)
 
 
-def test_pairs_by_brute_force() -> None:
-    queries, prefix, window = 7, 11, 5
-    seen = [(i, j) for i in range(queries) for j in range(prefix + queries) if j <= prefix + i]
-    assert causal_pairs(queries, prefix) == len(seen)
-    near = [(i, j) for i, j in seen if j > prefix + i - window]
-    assert causal_pairs(queries, prefix, window) == len(near)
-    assert keys_read(queries, prefix, window) == len({j for _, j in near})
-    for size in (3, 4, 20):
-        same = [(i, j) for i, j in seen if j // size == (prefix + i) // size]
-        assert local_pairs(queries, prefix, size) == (len(same), len({j for _, j in same}))
+def _seen(mask: Mask, queries: int, prefix: int) -> list[tuple[int, int]]:
+    """Return every (query position, key position) that a mask lets through, one by one."""
+    pairs = []
+    for p in range(prefix, prefix + queries):
+        for key in range(prefix + queries):
+            if mask.chunk is not None:
+                sees = key <= p and key // mask.chunk == p // mask.chunk
+            elif mask.window is not None:
+                sees = key <= p and (key > p - mask.window or key < mask.sink_tokens)
+            else:
+                sees = key <= p or not mask.causal
+            if sees:
+                pairs.append((p, key))
+    return pairs
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        Mask(),
+        Mask(window=5),
+        Mask(window=5, sink_tokens=2),
+        Mask(window=12, sink_tokens=4),
+        Mask(window=30, sink_tokens=4),
+        Mask(chunk=3),
+        Mask(chunk=4),
+        Mask(chunk=20),
+        Mask(causal=False),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize(("queries", "prefix"), [(7, 11), (1, 17), (18, 0), (1, 0)])
+def test_pairs_and_keys_by_brute_force(mask: Mask, queries: int, prefix: int) -> None:
+    seen = _seen(mask, queries, prefix)
+    assert mask.pairs(queries, prefix) == len(seen)
+    assert distinct_keys(mask, [queries], [prefix]) == len({key for _, key in seen})
+
+
+def test_pairs_of_the_reference() -> None:
+    assert causal_pairs(7, 11) == 105
+    assert causal_pairs(7, 11, window=5) == 35
+    assert distinct_keys(Mask(window=5), [7], [11]) == 11
+    # Four chunks of 256 cost the FLOP of 1,024 at once: 8 heads of 64, two products.
+    chunks = sum(
+        attention([256], [256 * i], heads=8, kv_heads=2, head_dim=64).total_flop for i in range(4)
+    )
+    whole = attention([1024], [0], heads=8, kv_heads=2, head_dim=64).total_flop
+    assert chunks == whole == 1_074_790_400
+
+
+@pytest.mark.parametrize("mask", [Mask(), Mask(window=6), Mask(window=6, sink_tokens=3)], ids=repr)
+@pytest.mark.parametrize("shared", [0, 2, 9])
+def test_shared_prefix_is_read_once_by_brute_force(mask: Mask, shared: int) -> None:
+    queries, prefixes = [2, 1, 3], [10, 15, 9]
+    read = set()
+    for number, (q, prefix) in enumerate(zip(queries, prefixes, strict=True)):
+        for _, key in _seen(mask, q, prefix):
+            read.add((None if key < shared else number, key))
+    found = distinct_keys(mask, queries, prefixes, shared_prefix=shared)
+    assert found <= len(read)
+    # Exact but where windows and sinks of different sequences overlap in the shared part.
+    if not mask.sink_tokens:
+        assert found == len(read)
+
+
+def test_shared_prefix_of_a_batch() -> None:
+    # Eight sequences of 4,096 that share 4,000: 4,000 + 8 x 96 tokens of 2,048 B.
+    cost = attention([1] * 8, [4095] * 8, heads=32, kv_heads=4, head_dim=128, shared_prefix=4000)
+    assert cost.kv_read == (4000 + 8 * 96) * 2048
+    assert cost.total_flop == 8 * 67_108_864
+
+
+def test_decode_of_4097_tokens_in_pages_of_16() -> None:
+    # 257 pages hold 4,112 tokens; a kernel that reads whole pages moves 8,421,376 B, and 4 B per
+    # page of the table. The bound keeps the 4,097 valid ones.
+    pages = paged([4097], 16)
+    assert pages.tokens * 2048 == 8_421_376
+    assert pages.table_bytes == 1_028
+    cost = attention([1], [4096], heads=32, kv_heads=4, head_dim=128)
+    assert cost.total_flop == 67_125_248
+    assert cost.kv_read == 4097 * 2048
+    assert pages.tokens * 2048 + pages.table_bytes + cost.act_read + cost.act_write == 8_438_788
 
 
 def test_kv_write_of_one_token() -> None:
@@ -154,7 +225,7 @@ def test_norm_and_activation() -> None:
     fused = rms_norm(1, 2048, dtype="bf16", residual=True)
     assert (fused.weight, fused.act_read, fused.act_write) == (4_096, 8_192, 8_192)
     assert fused.total_flop == 10_240
-    act = activation(8, 768, gated=True, dtype="bf16")
+    act = activation(8, 768, kind=Activation.GATED, dtype="bf16")
     assert (act.act_read, act.act_write, act.total_flop) == (24_576, 12_288, 30_720)
 
 
@@ -181,7 +252,7 @@ def test_experts_of_qwen3_30b(tokens: int, weight: int, flop: int) -> None:
     cost = _experts(tokens, 2048, 768, 128, 8, "bf16", "bf16")
     assert cost.weight == pytest.approx(weight, rel=3e-6)  # typed in with six digits
     assert cost.total_flop == flop
-    act = activation(8 * tokens, 768, gated=True, dtype="bf16")
+    act = activation(8 * tokens, 768, kind=Activation.GATED, dtype="bf16")
     assert cost.act_read + act.act_read == 40_960 * tokens
     assert cost.act_write + act.act_write == 40_960 * tokens
 

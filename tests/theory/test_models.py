@@ -11,8 +11,9 @@ import pytest
 
 import nsysroof
 from nsysroof.errors import InputError, UsageError
-from nsysroof.theory.models.layers import Attention, DeltaNet, LatentAttention, Mamba2, Moe
+from nsysroof.theory.models.layers import Attention, LatentAttention, Moe
 from nsysroof.theory.models.spec import ModelSpec, find_model, model_keys
+from nsysroof.theory.models.states import DeltaNet, Mamba2
 from nsysroof.theory.models.weights import cache_bytes, count_parameters, weight_bytes
 from nsysroof.theory.workload import Workload
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nsysroof.outcomes import Check, Diff
 from nsysroof.report.blocks import Section
 from nsysroof.report.pages.assumptions import assumptions_section
 from nsysroof.report.pages.capture import capture_section, coverage_section, steps_section
@@ -14,6 +15,7 @@ from nsysroof.report.pages.kernels import (
     links_section,
     unexplained_section,
 )
+from nsysroof.report.pages.outcomes import check_sections, diff_sections
 from nsysroof.report.pages.step import budget_section, floors_section, operators_section
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
 from nsysroof.results import Report
@@ -35,6 +37,10 @@ def page(view: View) -> tuple[Section, ...]:
             return (listing_section(view),)
         case Card():
             return card_sections(view)
+        case Diff():
+            return diff_sections(view)
+        case Check():
+            return check_sections(view)
         case _:
             return estimate_sections(view)
 

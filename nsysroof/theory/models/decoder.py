@@ -6,7 +6,8 @@ from nsysroof.errors import UsageError
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import OperatorKind
 from nsysroof.theory.models.feedforward import ffn_operators
-from nsysroof.theory.models.layers import Layer, Linear
+from nsysroof.theory.models.layers import Layer
+from nsysroof.theory.models.linear import Linear
 from nsysroof.theory.models.mixers import mixer_operators, mixer_prefix
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.models.stage import Stage

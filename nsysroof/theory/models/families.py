@@ -20,6 +20,7 @@ from nsysroof.theory.models.fields import (
 from nsysroof.theory.models.hybrids import read_nemotron_h, read_qwen3_next
 from nsysroof.theory.models.latents import read_deepseek
 from nsysroof.theory.models.layers import Attention, Layer, QkNorm
+from nsysroof.theory.operators.elementwise import Activation
 
 
 def read_family(config: Mapping[str, Any]) -> Family:
@@ -238,7 +239,7 @@ def _falcon(fields: Fields) -> Family:
     width = fields.number("ffn_hidden_size", default=4 * fields.hidden)
     layer = Layer(
         mixer=mixer,
-        ffn=mlp(fields, gated=False, width=width),
+        ffn=mlp(fields, act=Activation.GELU, width=width),
         pre_norms=1 if parallel and not new else 2,
         parallel=parallel,
     )
@@ -248,7 +249,7 @@ def _falcon(fields: Fields) -> Family:
 def _gpt2(fields: Fields) -> Family:
     mixer = replace(attention(fields, qkv_bias=True, out_bias=True), rotary=0)
     width = fields.number("n_inner", "ffn_dim", default=4 * fields.hidden)
-    layer = Layer(mixer=mixer, ffn=mlp(fields, gated=False, bias=True, width=width))
+    layer = Layer(mixer=mixer, ffn=mlp(fields, act=Activation.GELU, bias=True, width=width))
     # OPT keeps two rows in front of its position table for padding.
     opt = fields.model_type == "opt"
     positions = fields.number("n_positions", "max_position_embeddings") + (2 if opt else 0)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from nsysroof.errors import UsageError
 from nsysroof.theory.cost import Cost, Operator
 from nsysroof.theory.kinds import OperatorKind
-from nsysroof.theory.models.layers import FeedForward, Linear, Mlp, Moe
+from nsysroof.theory.models.layers import FeedForward, Mlp, Moe
+from nsysroof.theory.models.linear import Linear
 from nsysroof.theory.models.stage import Stage
 from nsysroof.theory.operators.collective import all_to_all, expected_destinations
-from nsysroof.theory.operators.elementwise import activation, gate
+from nsysroof.theory.operators.elementwise import Activation, activation, gate
 from nsysroof.theory.operators.gemm import split
 from nsysroof.theory.operators.moe import (
     FORMULA,
@@ -27,6 +28,10 @@ from nsysroof.theory.operators.moe import (
 )
 from nsysroof.theory.workload import Workload
 
+ACTIVATION_FORMULA = (
+    "read 2*T*I with a gate, else T*I; write T*I; 5 flop per output gated, 8 GELU, 2 squared ReLU"
+)
+
 
 def ffn_operators(stage: Stage, ffn: FeedForward) -> list[Operator]:
     """Return the operators of a layer's feed-forward block, without its norm and residual."""
@@ -41,19 +46,19 @@ def ffn_operators(stage: Stage, ffn: FeedForward) -> list[Operator]:
 
 def _dense(stage: Stage, ffn: Mlp) -> list[Operator]:
     up, down = ffn.linears(stage.model.hidden, stage.workload.tp)
-    return _pair(stage, up, down, "mlp.act", gated=ffn.gated)
+    return _pair(stage, up, down, "mlp.act", act=ffn.act)
 
 
-def _pair(stage: Stage, up: Linear, down: Linear, role: str, *, gated: bool) -> list[Operator]:
+def _pair(stage: Stage, up: Linear, down: Linear, role: str, *, act: Activation) -> list[Operator]:
     tokens = stage.workload.tokens
-    act = stage.operator(
+    between = stage.operator(
         role,
         OperatorKind.ACTIVATION,
-        activation(tokens, down.k, gated=gated, dtype=stage.dtype),
-        formula="read 2*T*I (1 without a gate), write T*I; 5 flop per output (8 without)",
-        inputs={"tokens": tokens, "width": down.k, "gated": int(gated)},
+        activation(tokens, down.k, kind=act, dtype=stage.dtype),
+        formula=ACTIVATION_FORMULA,
+        inputs={"tokens": tokens, "width": down.k, "activation": act.value},
     )
-    return [*stage.matmul(up, tokens), act, *stage.matmul(down, tokens)]
+    return [*stage.matmul(up, tokens), between, *stage.matmul(down, tokens)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +156,9 @@ def _routed(stage: Stage, ffn: Moe, routing: Routing) -> list[Operator]:
         stage.operator(
             "moe.act",
             OperatorKind.ACTIVATION,
-            activation(rows, width, gated=ffn.gated, dtype=stage.dtype),
-            formula="read 2*rows*I (1 without a gate), write rows*I; 5 flop per output (8 without)",
-            inputs={"tokens": rows, "width": width, "gated": int(ffn.gated)},
+            activation(rows, width, kind=ffn.act, dtype=stage.dtype),
+            formula=ACTIVATION_FORMULA,
+            inputs={"tokens": rows, "width": width, "activation": ffn.act.value},
         ),
         *_expert_gemm(stage, down, routing, read_rows=routing.rows),
         _combine(stage, ffn, routing),
@@ -281,7 +286,7 @@ def _shared(stage: Stage, ffn: Moe) -> list[Operator]:
     if not linears:
         return []
     tokens, hidden = stage.workload.tokens, stage.model.hidden
-    operators = _pair(stage, linears[0], linears[1], "moe.shared.act", gated=ffn.gated)
+    operators = _pair(stage, linears[0], linears[1], "moe.shared.act", act=ffn.act)
     for gate_linear in linears[2:]:
         operators += stage.matmul(gate_linear, tokens)
         operators.append(

@@ -8,6 +8,7 @@ from typing import Any
 
 from nsysroof.errors import UsageError
 from nsysroof.theory.models.layers import Attention, FeedForward, Layer, Mlp, Moe, QkNorm
+from nsysroof.theory.operators.elementwise import Activation
 
 HIDDEN = ("hidden_size", "n_embd", "d_model")
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
@@ -169,11 +170,17 @@ def attention(
     )
 
 
-def mlp(fields: Fields, *, gated: bool = True, bias: bool = False, width: int | None = None) -> Mlp:
+def mlp(
+    fields: Fields,
+    *,
+    act: Activation = Activation.GATED,
+    bias: bool = False,
+    width: int | None = None,
+) -> Mlp:
     """Return the dense feed-forward block from the usual field names."""
     return Mlp(
         intermediate=fields.number(*INTERMEDIATE) if width is None else width,
-        gated=gated,
+        act=act,
         bias=bias,
     )
 
@@ -182,7 +189,7 @@ def moe(
     fields: Fields,
     *,
     intermediate: int,
-    gated: bool = True,
+    act: Activation = Activation.GATED,
     bias: bool = False,
     shared: int = 0,
     shared_gate: bool = False,
@@ -190,20 +197,29 @@ def moe(
     """Return the routed experts from the usual field names.
 
     Raises:
-        UsageError: More experts are chosen than there are.
+        UsageError: More experts are chosen than there are, or than the kept groups hold.
     """
     experts, top_k = fields.number(*EXPERTS), fields.number(*TOP_K)
     if not 1 <= top_k <= experts:
         raise fields.unusable(TOP_K[0], top_k, f"between 1 and the {experts} experts are chosen")
+    limited = fields.config.get("topk_method") != "greedy"
+    groups = fields.number("n_group", default=1) if limited else 1
+    kept = fields.number("topk_group", default=groups) if limited else 1
+    if not 1 <= kept <= groups or experts % groups or kept * experts // groups < top_k:
+        raise fields.unusable(
+            "topk_group", kept, f"{groups} groups of {experts} experts must leave {top_k} to choose"
+        )
     return Moe(
         experts=experts,
         top_k=top_k,
         intermediate=intermediate,
-        gated=gated,
+        act=act,
         expert_bias=bias,
         router_bias=bias,
         shared=shared,
         shared_gate=shared_gate,
+        groups=groups,
+        kept_groups=kept,
     )
 
 

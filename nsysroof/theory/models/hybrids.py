@@ -16,16 +16,9 @@ from nsysroof.theory.models.fields import (
     moe,
     sparse_ffn,
 )
-from nsysroof.theory.models.layers import (
-    Attention,
-    DeltaNet,
-    FeedForward,
-    Layer,
-    Mamba2,
-    Mixer,
-    Mlp,
-    QkNorm,
-)
+from nsysroof.theory.models.layers import Attention, FeedForward, Layer, Mixer, Mlp, QkNorm
+from nsysroof.theory.models.states import DeltaNet, Mamba2
+from nsysroof.theory.operators.elementwise import Activation
 
 STATE_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -88,12 +81,12 @@ def _nemotron_block(fields: Fields, symbol: str, pattern: str) -> Layer:
         case "*":
             mixer = _nemotron_attention(fields)
         case "-":
-            ffn = Mlp(intermediate=fields.number("intermediate_size"), gated=False)
+            ffn = Mlp(intermediate=fields.number("intermediate_size"), act=Activation.RELU2)
         case "E":
             ffn = moe(
                 fields,
                 intermediate=fields.number("moe_intermediate_size"),
-                gated=False,
+                act=Activation.RELU2,
                 shared=fields.number("moe_shared_expert_intermediate_size", default=0),
             )
         case _:

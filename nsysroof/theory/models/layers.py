@@ -8,36 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nsysroof.errors import UsageError
+from nsysroof.theory.models.linear import Linear, replicated_heads, shared_heads
+from nsysroof.theory.models.states import DeltaNet, Lightning, Mamba2
+from nsysroof.theory.operators.elementwise import Activation
 from nsysroof.theory.operators.gemm import split
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linear:
-    """One weight matrix ``n x k``, or ``copies`` of them.
-
-    Attributes:
-        role: Role of the operator that multiplies by it.
-        modules: Names of the checkpoint's modules that it is made of, below the layer.
-        n: Output width.
-        k: Reduction width.
-        bias: Whether ``n`` biases are added.
-        copies: How many such matrices there are (experts).
-        quantisable: Whether quantisation ever covers it; routers and gates stay as they are.
-    """
-
-    role: str
-    modules: tuple[str, ...]
-    n: int
-    k: int
-    bias: bool = False
-    copies: int = 1
-    quantisable: bool = True
-
-    @property
-    def parameters(self) -> int:
-        """Numbers in all copies."""
-        return self.copies * (self.n * self.k + (self.n if self.bias else 0))
 
 
 class QkNorm(StrEnum):
@@ -47,39 +21,6 @@ class QkNorm(StrEnum):
     HEAD = "head"  # one weight per head dimension
     FULL = "full"  # one weight per value of all heads
     PLAIN = "plain"  # without weights
-
-
-def shared_heads(heads: int, tp: int, *, what: str = "attention heads") -> int:
-    """Return the heads of one GPU.
-
-    Raises:
-        UsageError: ``tp`` does not divide them.
-
-    >>> shared_heads(32, 4)
-    8
-    """
-    if heads % tp:
-        raise UsageError(
-            f"tp {tp} does not divide {heads} {what}",
-            hint="give a --tp that divides the model's heads",
-            slug="bad-workload",
-            where="--tp",
-        )
-    return heads // tp
-
-
-def replicated_heads(heads: int, tp: int) -> int:
-    """Return the KV heads of one GPU: at least one, replicated where ``tp`` exceeds them.
-
-    Raises:
-        UsageError: Neither divides the other.
-
-    >>> replicated_heads(4, 8), replicated_heads(8, 2)
-    (1, 4)
-    """
-    if tp % heads == 0:
-        return 1
-    return shared_heads(heads, tp, what="KV heads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +89,11 @@ class Indexer:
     heads: int
     head_dim: int
     topk: int
+
+    @property
+    def key_bytes(self) -> int:
+        """Bytes of one cached key: FP8 values and an FP32 scale."""
+        return self.head_dim + 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,89 +164,6 @@ def _attn(role: str, modules: tuple[str, ...], n: int, k: int) -> Linear:
     return Linear(role=role, modules=tuple(f"self_attn.{m}" for m in modules), n=n, k=k)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mamba2:
-    """A Mamba-2 block with a state of heads x head_dim x state values."""
-
-    heads: int
-    head_dim: int
-    groups: int
-    state: int
-    conv: int
-    state_dtype: str = "fp32"
-
-    def inner(self, tp: int = 1) -> int:
-        """Return the channels of one GPU."""
-        return shared_heads(self.heads, tp, what="state heads") * self.head_dim
-
-    def channels(self, tp: int = 1) -> int:
-        """Return the convolved channels of one GPU."""
-        return self.inner(tp) + 2 * replicated_heads(self.groups, tp) * self.state
-
-    def linears(self, hidden: int, tp: int = 1) -> tuple[Linear, ...]:
-        """Return the input projection (gate, channels, steps) and the output projection."""
-        wide = self.inner(tp) + self.channels(tp) + self.heads // tp
-        return (
-            Linear(role="ssm.in_proj", modules=("mixer.in_proj",), n=wide, k=hidden),
-            Linear(role="ssm.out_proj", modules=("mixer.out_proj",), n=hidden, k=self.inner(tp)),
-        )
-
-    @property
-    def small_parameters(self) -> int:
-        """Convolution with bias, step and decay per head, gated norm."""
-        return (self.conv + 1) * self.channels() + 3 * self.heads + self.inner()
-
-    @property
-    def cached_values(self) -> int:
-        """Nothing grows with the context."""
-        return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaNet:
-    """A gated delta-rule block with a key_dim x value_dim state per value head."""
-
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    conv: int
-    state_dtype: str = "fp32"
-
-    def keys(self, tp: int = 1) -> int:
-        """Return the key width of one GPU."""
-        return shared_heads(self.key_heads, tp, what="key heads") * self.key_dim
-
-    def values(self, tp: int = 1) -> int:
-        """Return the value width of one GPU."""
-        return shared_heads(self.value_heads, tp, what="value heads") * self.value_dim
-
-    def linears(self, hidden: int, tp: int = 1) -> tuple[Linear, ...]:
-        """Return the projections to q, k, v and gate, to step and decay, and back."""
-        wide = 2 * self.keys(tp) + 2 * self.values(tp)
-        steps = 2 * self.value_heads // tp
-        return (
-            Linear(role="ssm.in_proj", modules=("linear_attn.in_proj_qkvz",), n=wide, k=hidden),
-            Linear(role="ssm.steps_proj", modules=("linear_attn.in_proj_ba",), n=steps, k=hidden),
-            Linear(
-                role="ssm.out_proj",
-                modules=("linear_attn.out_proj",),
-                n=hidden,
-                k=self.values(tp),
-            ),
-        )
-
-    @property
-    def small_parameters(self) -> int:
-        """Convolution, step and decay per head, gated norm."""
-        return self.conv * (2 * self.keys() + self.values()) + 2 * self.value_heads + self.value_dim
-
-    @property
-    def cached_values(self) -> int:
-        """Nothing grows with the context."""
-        return 0
-
-
 GATED: tuple[str, ...] = ("gate_proj", "up_proj")
 PLAIN: tuple[str, ...] = ("up_proj",)
 
@@ -310,8 +173,13 @@ class Mlp:
     """A dense feed-forward block of three matrices (gated) or two."""
 
     intermediate: int
-    gated: bool = True
+    act: Activation = Activation.GATED
     bias: bool = False
+
+    @property
+    def gated(self) -> bool:
+        """Whether a gate of its own scales the values."""
+        return self.act is Activation.GATED
 
     def linears(self, hidden: int, tp: int = 1) -> tuple[Linear, ...]:
         """Return the matrices up and down."""
@@ -345,16 +213,26 @@ def feed_forward(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moe:
-    """Routed experts, and shared ones that every token passes through."""
+    """Routed experts, and shared ones that every token passes through.
+
+    Where the experts lie in ``groups``, a token chooses among those of ``kept_groups`` only.
+    """
 
     experts: int
     top_k: int
     intermediate: int
-    gated: bool = True
+    act: Activation = Activation.GATED
     expert_bias: bool = False
     router_bias: bool = False
     shared: int = 0
     shared_gate: bool = False
+    groups: int = 1
+    kept_groups: int = 1
+
+    @property
+    def gated(self) -> bool:
+        """Whether a gate of its own scales the values of an expert."""
+        return self.act is Activation.GATED
 
     def linears(self, hidden: int, tp: int = 1, *, ep: int = 1) -> tuple[Linear, ...]:
         """Return router, experts and shared experts; ``tp`` splits each expert, ``ep`` the set."""
@@ -392,7 +270,7 @@ class Moe:
         """Return the matrices of the shared experts, taken together, and their gate."""
         if not self.shared:
             return ()
-        mlp = Mlp(intermediate=self.shared, gated=self.gated)
+        mlp = Mlp(intermediate=self.shared, act=self.act)
         matrices = feed_forward(
             mlp,
             hidden,
@@ -412,7 +290,7 @@ class Moe:
         return 0
 
 
-Mixer = Attention | LatentAttention | Mamba2 | DeltaNet
+Mixer = Attention | LatentAttention | Mamba2 | DeltaNet | Lightning
 FeedForward = Mlp | Moe
 
 

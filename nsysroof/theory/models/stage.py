@@ -17,14 +17,17 @@ from nsysroof.theory.dtypes import (
     weight_format,
 )
 from nsysroof.theory.kinds import OperatorKind
-from nsysroof.theory.models.layers import Linear
+from nsysroof.theory.models.linear import Linear
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.operators.collective import all_reduce
-from nsysroof.theory.operators.gemm import FORMULA, LinearFormat, gemm, quantize
+from nsysroof.theory.operators.gemm import FORMULA, LinearFormat, gemm, lora, quantize
 from nsysroof.theory.operators.norm import layer_norm, rms_norm
 from nsysroof.theory.workload import Workload
 
 Inputs = Mapping[str, int | float | str]
+
+_ADAPTED = re.compile(r"(attn|mlp)\.\w+_proj")
+"""Roles of the matrices that adapters are trained for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +114,32 @@ class Stage:
                 "tp": self.workload.tp,
             },
         )
-        return [*self.conversion(linear, rows, fmt), product]
+        return [*self.conversion(linear, rows, fmt), product, *self._adapters(linear, rows)]
+
+    def _adapters(self, linear: Linear, rows: int) -> list[Operator]:
+        """Return the low-rank update beside a product of the attention or feed-forward block."""
+        rank = self.workload.lora_rank
+        if rank is None or not _ADAPTED.fullmatch(linear.role):
+            return []
+        n, k, slices = linear.n, linear.k, len(linear.modules)
+        adapters = self.workload.lora_adapters
+        return [
+            self.operator(
+                f"{linear.role}.lora",
+                OperatorKind.LORA,
+                lora(rows, n, k, rank=rank, adapters=adapters, dtype=self.dtype, slices=slices),
+                dtype=self.dtype,
+                formula="flop = 2*m*rank*(slices*k+n); weight = adapters*rank*(slices*k+n)",
+                inputs={
+                    "m": rows,
+                    "n": n,
+                    "k": k,
+                    "rank": rank,
+                    "adapters": adapters,
+                    "slices": slices,
+                },
+            )
+        ]
 
     def conversion(self, linear: Linear, rows: int, fmt: LinearFormat) -> list[Operator]:
         """Return the conversion of a matrix's input, if its format needs one."""

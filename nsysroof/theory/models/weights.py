@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from nsysroof.theory.dtypes import FLOAT_BYTES, kv_bytes
 from nsysroof.theory.models.decoder import lm_head
-from nsysroof.theory.models.layers import Attention, FeedForward, Layer, Linear, Moe
-from nsysroof.theory.models.mixers import latent_token_bytes
+from nsysroof.theory.models.latent import latent_token_bytes
+from nsysroof.theory.models.layers import Attention, FeedForward, LatentAttention, Layer, Moe
+from nsysroof.theory.models.linear import Linear
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.models.stage import kv_format, linear_format
+from nsysroof.theory.operators.pairs import Mask, distinct_keys
 from nsysroof.theory.workload import Workload
 
 
@@ -106,20 +108,24 @@ def _matrix_bytes(model: ModelSpec, workload: Workload, linear: Linear, layer: i
 def cache_bytes(model: ModelSpec, workload: Workload) -> int:
     """Return the bytes of the KV cache of the workload's sequences, over all layers.
 
-    Windowed and chunked layers keep what they can still look at. KV heads count once, whatever
-    parallelism replicates; recurrent states are not part of it.
+    Windowed and chunked layers keep what they can still look at; the keys of a sparse indexer are
+    part of it. KV heads count once, whatever parallelism replicates; recurrent states are not part
+    of it.
 
     >>> from nsysroof.theory.models.spec import find_model
     >>> cache_bytes(find_model("qwen3-30b-a3b"), Workload.create(context=4096))
     402653184
     """
     kv = kv_format(model, workload)
-    total = 0
-    for mixer in model.attention_layers():
-        for context in workload.contexts:
-            if isinstance(mixer, Attention):
-                limit = min(mixer.window or context, mixer.chunk or context, context)
-                total += kv_bytes(mixer.cached_values * limit, kv)
-            else:
-                total += latent_token_bytes(mixer, kv) * context
-    return total
+    return sum(_layer_cache_bytes(mixer, workload, kv) for mixer in model.attention_layers())
+
+
+def _layer_cache_bytes(mixer: Attention | LatentAttention, workload: Workload, kv: str) -> int:
+    if isinstance(mixer, LatentAttention):
+        index = mixer.indexer.key_bytes if mixer.indexer else 0
+        return (latent_token_bytes(mixer, kv) + index) * workload.distinct_context
+    limits = [limit for limit in (mixer.window, mixer.chunk) if limit is not None]
+    kept = Mask(window=min(limits, default=None))
+    ends = [context - 1 for context in workload.contexts]
+    tokens = distinct_keys(kept, [1] * len(ends), ends, shared_prefix=workload.shared_prefix)
+    return kv_bytes(mixer.cached_values * tokens, kv)

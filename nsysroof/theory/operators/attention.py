@@ -7,54 +7,15 @@ prefix; what differs is which side binds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
+from typing import NamedTuple
 
 from nsysroof.theory.cost import Cost
 from nsysroof.theory.dtypes import FLOAT_BYTES, kv_bytes
+from nsysroof.theory.operators.pairs import Mask, causal_pairs, distinct_keys
 
 FORMULA = "flop = 2*heads*(head_dim+value_dim)*pairs; kv = kv_heads*(head_dim+value_dim)*tokens"
 MLA_FORMULA = "flop = 2*heads*(2*kv_lora+rope)*pairs; kv = (kv_lora+rope)*tokens, for all heads"
-
-
-def causal_pairs(queries: int, prefix: int, window: int | None = None) -> int:
-    """Return how many (query, key) pairs ``queries`` tokens after ``prefix`` tokens look at.
-
-    Without a window q·P + q(q+1)/2; with one, query i sees min(P + i + 1, window) keys.
-
-    >>> causal_pairs(7, 11), causal_pairs(7, 11, window=5)
-    (105, 35)
-    """
-    if window is None or prefix + queries <= window:
-        return queries * prefix + queries * (queries + 1) // 2
-    growing = max(0, min(queries, window - prefix))
-    return causal_pairs(growing, prefix) + (queries - growing) * window
-
-
-def keys_read(queries: int, prefix: int, window: int | None = None) -> int:
-    """Return the distinct keys that the queries look at.
-
-    >>> keys_read(7, 11), keys_read(7, 11, window=5)
-    (18, 11)
-    """
-    if window is None:
-        return prefix + queries
-    return min(prefix + queries, queries + window - 1)
-
-
-def local_pairs(queries: int, prefix: int, chunk: int) -> tuple[int, int]:
-    """Return (pairs, distinct keys) where attention stays inside fixed chunks of the sequence.
-
-    Token p sees the tokens of its own chunk up to itself: p mod chunk + 1 of them.
-
-    >>> local_pairs(1, 8191, 8192), local_pairs(1, 8192, 8192), local_pairs(3, 1, 2)
-    ((8192, 8192), (1, 1), (5, 4))
-    """
-
-    def seen_before(position: int) -> int:
-        whole, rest = divmod(position, chunk)
-        return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
-
-    first = prefix // chunk * chunk
-    return seen_before(prefix + queries) - seen_before(prefix), prefix + queries - first
 
 
 def attention(
@@ -65,14 +26,14 @@ def attention(
     kv_heads: int,
     head_dim: int,
     value_dim: int | None = None,
-    window: int | None = None,
-    chunk: int | None = None,
+    mask: Mask | None = None,
+    shared_prefix: int = 0,
     kv: str = "bf16",
     dtype: str = "bf16",
     compute: str | None = None,
     sinks: bool = False,
 ) -> Cost:
-    """Return the cost of causal attention, summed over the sequences and never over a mean.
+    """Return the cost of attention, summed over the sequences and never over a mean.
 
     FLOP = 2·heads·(head_dim + value_dim)·pairs; the cache is read once per KV head, not once per
     query head; queries in and outputs out at ``dtype``.
@@ -84,8 +45,8 @@ def attention(
         kv_heads: KV heads on this GPU.
         head_dim: Width of a query and key head.
         value_dim: Width of a value head; None: as ``head_dim``.
-        window: A query sees at most this many keys.
-        chunk: Or it sees the keys of its own chunk only.
+        mask: Which keys a query sees; None: all up to itself.
+        shared_prefix: Tokens at the start that all sequences share; their keys are read once.
         kv: Format of the cache.
         dtype: Dtype of queries and outputs.
         compute: Peak key of the arithmetic; None: ``dtype``.
@@ -98,14 +59,9 @@ def attention(
     137472507904
     """
     width = head_dim + (head_dim if value_dim is None else value_dim)
-    pairs = keys = 0
-    for q, prefix in zip(queries, prefixes, strict=True):
-        if chunk is None:
-            pairs += causal_pairs(q, prefix, window)
-            keys += keys_read(q, prefix, window)
-        else:
-            p, k = local_pairs(q, prefix, chunk)
-            pairs, keys = pairs + p, keys + k
+    seen = Mask() if mask is None else mask
+    pairs = sum(seen.pairs(q, p) for q, p in zip(queries, prefixes, strict=True))
+    keys = distinct_keys(seen, queries, prefixes, shared_prefix=shared_prefix)
     tokens, size = sum(queries), FLOAT_BYTES[dtype]
     return Cost(
         flop={compute or dtype: 2 * heads * width * pairs},
@@ -114,6 +70,26 @@ def attention(
         act_read=tokens * heads * head_dim * size,
         act_write=tokens * heads * (width - head_dim) * size,
     )
+
+
+class Paged(NamedTuple):
+    """Cached tokens rounded up to whole pages, and the bytes of the tables that list the pages."""
+
+    tokens: int
+    table_bytes: int
+
+
+def paged(lengths: Sequence[int], page: int) -> Paged:
+    """Return what sequences occupy in pages of ``page`` tokens, with a 4-byte entry per page.
+
+    Good kernels read the valid tokens only, so the bound keeps those; a kernel that reads whole
+    pages moves this much.
+
+    >>> paged([4097], 16)
+    Paged(tokens=4112, table_bytes=1028)
+    """
+    pages = sum(ceil(length / page) for length in lengths)
+    return Paged(tokens=pages * page, table_bytes=4 * pages)
 
 
 def split_kv_partials(tokens: int, *, heads: int, value_dim: int, splits: int) -> Cost:
@@ -140,6 +116,7 @@ def mla_decode(
     dtype: str = "bf16",
     compute: str | None = None,
     topk: int | None = None,
+    shared_prefix: int = 0,
 ) -> Cost:
     """Return the cost of weight-absorbed latent attention: one latent shared by all heads.
 
@@ -154,18 +131,20 @@ def mla_decode(
         token_bytes: Bytes of one cached token (1,152 in bf16; 656 in FlashMLA's FP8 layout).
         dtype: Dtype of queries and outputs.
         compute: Peak key of the arithmetic; None: ``dtype``.
-        topk: A sparse indexer picked this many keys per query.
+        topk: A sparse indexer picked this many keys per query. The bound takes the fewest distinct
+            ones: all queries of a sequence pick the same.
+        shared_prefix: Tokens at the start that all sequences share; read once.
 
     >>> c = mla_decode([1], [4095], heads=128, kv_lora=512, rope=64, token_bytes=1152)
     >>> c.kv_read, c.total_flop
     (4718592, 1140850688)
     """
-    pairs = keys = 0
-    for q, prefix in zip(queries, prefixes, strict=True):
-        p = causal_pairs(q, prefix, topk)
-        pairs += p
-        # Each query picks its own keys: together at most p and at most the whole context.
-        keys += min(prefix + q, p)
+    pairs = sum(causal_pairs(q, p, topk) for q, p in zip(queries, prefixes, strict=True))
+    if topk is None:
+        keys = distinct_keys(Mask(), queries, prefixes, shared_prefix=shared_prefix)
+    else:
+        lengths = [q + p for q, p in zip(queries, prefixes, strict=True)]
+        keys = _fewest_picked(lengths, topk, shared_prefix)
     tokens, size = sum(queries), FLOAT_BYTES[dtype]
     return Cost(
         flop={compute or dtype: 2 * heads * (2 * kv_lora + rope) * pairs},
@@ -173,6 +152,12 @@ def mla_decode(
         act_read=tokens * heads * (kv_lora + rope) * size,
         act_write=tokens * heads * kv_lora * size,
     )
+
+
+def _fewest_picked(lengths: Sequence[int], topk: int, shared_prefix: int) -> int:
+    picked = [min(length, topk) for length in lengths]
+    shared = [min(keys, shared_prefix) for keys in picked]
+    return sum(picked) - sum(shared) + max(shared)
 
 
 def indexer(
@@ -183,6 +168,7 @@ def indexer(
     head_dim: int,
     key_bytes: int,
     dtype: str,
+    shared_prefix: int = 0,
 ) -> Cost:
     """Return the cost of scoring every cached key for a sparse attention.
 
@@ -193,7 +179,7 @@ def indexer(
     540672
     """
     pairs = sum(causal_pairs(q, p) for q, p in zip(queries, prefixes, strict=True))
-    keys = sum(queries) + sum(prefixes)
+    keys = distinct_keys(Mask(), queries, prefixes, shared_prefix=shared_prefix)
     return Cost(
         flop={dtype: 2 * heads * head_dim * pairs},
         kv_read=keys * key_bytes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from nsysroof.theory.cost import Cost
 from nsysroof.theory.dtypes import FLOAT_BYTES
 
@@ -30,20 +32,31 @@ def rope(tokens: int, width: int, *, rotary: int, heads: int, dtype: str) -> Cos
     )
 
 
-def activation(tokens: int, width: int, *, gated: bool, dtype: str) -> Cost:
+class Activation(StrEnum):
+    """What stands between the two products of a feed-forward block."""
+
+    GATED = "gated"  # SwiGLU, GeGLU: half of the first product scales the other half
+    GELU = "gelu"
+    RELU2 = "relu2"  # the square of a ReLU
+
+
+_FLOP_PER_OUTPUT = {Activation.GATED: 5, Activation.GELU: 8, Activation.RELU2: 2}
+
+
+def activation(tokens: int, width: int, *, kind: Activation, dtype: str) -> Cost:
     """Return the cost of an activation that writes ``width`` values per token.
 
-    Gated (SwiGLU and its kin): 5 FLOP per output, reads 2·width. Plain (GELU, ReLU²): 8 FLOP,
-    reads width.
+    Gated: 5 FLOP per output, reads 2·width. GELU: 8 FLOP, ReLU²: 2 FLOP, read width.
 
-    >>> c = activation(8, 768, gated=True, dtype="bf16")
+    >>> c = activation(8, 768, kind=Activation.GATED, dtype="bf16")
     >>> c.act_read, c.act_write, c.total_flop
     (24576, 12288, 30720)
     """
     size = FLOAT_BYTES[dtype]
+    reads = 2 if kind is Activation.GATED else 1
     return Cost(
-        flop={"fp32": (5 if gated else 8) * tokens * width},
-        act_read=(2 if gated else 1) * tokens * width * size,
+        flop={"fp32": _FLOP_PER_OUTPUT[kind] * tokens * width},
+        act_read=reads * tokens * width * size,
         act_write=tokens * width * size,
     )
 

@@ -76,20 +76,33 @@ def quantize(m: int, k: int, *, source: str, target: ActivationFormat) -> Cost:
     )
 
 
-def lora(tokens: int, n: int, k: int, *, rank: int, adapters: int, dtype: str) -> Cost:
+def lora(
+    tokens: int, n: int, k: int, *, rank: int, adapters: int, dtype: str, slices: int = 1
+) -> Cost:
     """Return the cost of a low-rank update: shrink k→rank and expand rank→n.
 
     FLOP = 2·T·r·(k + n); weights of the ``adapters`` distinct ones in the batch, each read once.
+
+    Args:
+        tokens: Rows.
+        n: Output width on this GPU.
+        k: Reduction width on this GPU.
+        rank: Rank of every adapter.
+        adapters: Distinct adapters in the batch.
+        dtype: Dtype of weights and activations.
+        slices: Matrices that were fused into the ``n`` outputs (3 for QKV): each has its own
+            shrink.
 
     >>> lora(8, 4096, 4096, rank=16, adapters=2, dtype="bf16").weight
     524288
     """
     size = FLOAT_BYTES[dtype]
+    values = rank * (slices * k + n)
     return Cost(
-        flop={dtype: 2 * tokens * rank * (k + n)},
-        weight=adapters * rank * (k + n) * size,
-        act_read=tokens * (k + rank) * size,
-        act_write=tokens * (rank + n) * size,
+        flop={dtype: 2 * tokens * values},
+        weight=adapters * values * size,
+        act_read=tokens * (k + slices * rank) * size,
+        act_write=tokens * (slices * rank + n) * size,
     )
 
 

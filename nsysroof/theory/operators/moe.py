@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, exp, fsum, lgamma, log
+
 from nsysroof.theory.cost import Cost
 from nsysroof.theory.dtypes import FLOAT_BYTES
 from nsysroof.theory.operators.gemm import LinearFormat
@@ -42,6 +45,70 @@ def most_experts(experts: int, top_k: int, tokens: int, *, ep: int = 1) -> int:
     (32, 128, 32)
     """
     return min(experts // ep, top_k * tokens)
+
+
+def same_group_experts(experts: int, top_k: int, tokens: int, *, groups: int, kept: int) -> float:
+    """Return the expected distinct experts where every token keeps the same groups of experts.
+
+    Routers that are limited to ``kept`` of ``groups`` groups leave E·kept/groups experts to choose
+    from. Under uniform routing each token keeps other groups, and the expectation over all experts
+    stands; where all tokens agree, as synthetic inputs make them, the rest is never read.
+
+    >>> round(same_group_experts(256, 8, 128, groups=8, kept=4), 2)
+    127.97
+    >>> round(expected_experts(256, 8, 128), 2)
+    251.6
+    """
+    return expected_experts(experts * kept // groups, top_k, tokens)
+
+
+def padding_factor(rows_per_expert: Sequence[int], block: int) -> float:
+    """Return the rows that tiles of ``block`` rows multiply, over those that hold a token.
+
+    An expert with r rows takes ⌈r/block⌉ tiles. It explains a loss and is no part of the bound.
+
+    >>> padding_factor([1] * 8, 16), padding_factor([16, 17, 0], 16)
+    (16.0, 1.4545454545454546)
+    """
+    rows = sum(rows_per_expert)
+    if rows == 0:
+        raise ValueError("no expert has a row")
+    return sum(ceil(each / block) for each in rows_per_expert) * block / rows
+
+
+def expected_padding_factor(experts: int, top_k: int, tokens: int, block: int) -> float:
+    """Return the padding factor to expect of uniform routing.
+
+    The rows of one expert are binomial: each of T tokens chooses it with probability k/E.
+
+    >>> round(expected_padding_factor(128, 8, 1, 16), 6)
+    16.0
+    >>> round(expected_padding_factor(128, 8, 4096, 64), 3)
+    1.121
+    """
+    share = top_k / experts
+    if top_k == experts:
+        return ceil(tokens / block) * block / tokens
+    chances = (_binomial(tokens, rows, share) for rows in range(1, tokens + 1))
+    tiles = fsum(ceil(rows / block) * chance for rows, chance in enumerate(chances, start=1))
+    return tiles * block / (tokens * share)
+
+
+def _binomial(trials: int, hits: int, chance: float) -> float:
+    ways = lgamma(trials + 1) - lgamma(hits + 1) - lgamma(trials - hits + 1)
+    return exp(ways + hits * log(chance) + (trials - hits) * log(1 - chance))
+
+
+def imbalance(loads: Sequence[float]) -> float:
+    """Return how much longer the busiest GPU takes than the mean: max over mean of the loads.
+
+    >>> imbalance([3, 1, 1, 1])
+    2.0
+    """
+    mean = fsum(loads) / len(loads)
+    if mean <= 0:
+        raise ValueError("no GPU has a load")
+    return max(loads) / mean
 
 
 def grouped_gemm(

@@ -23,6 +23,30 @@ def rms_norm(tokens: int, hidden: int, *, dtype: str, residual: bool = False) ->
     )
 
 
+def gated_norm(tokens: int, width: int, *, weights: int, dtype: str) -> Cost:
+    """Return the cost of an RMS norm whose result is scaled by the SiLU of a gate.
+
+    4 FLOP per value for the norm and 5 for the gate; values and gates are read.
+
+    Args:
+        tokens: Rows.
+        width: Values per row, and gates.
+        weights: Norm weights, shared by heads where there are fewer than values.
+        dtype: Dtype of all of them.
+
+    >>> c = gated_norm(1, 4096, weights=128, dtype="bf16")
+    >>> c.act_read, c.act_write, c.weight, c.total_flop
+    (16384, 8192, 256, 36864)
+    """
+    size = FLOAT_BYTES[dtype]
+    return Cost(
+        flop={"fp32": 9 * tokens * width},
+        weight=weights * size,
+        act_read=2 * tokens * width * size,
+        act_write=tokens * width * size,
+    )
+
+
 def layer_norm(tokens: int, hidden: int, *, dtype: str) -> Cost:
     """Return the cost of a layer norm: 8 FLOP per value, weight and bias.
 

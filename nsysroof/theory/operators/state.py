@@ -94,3 +94,28 @@ def delta_rule(
         act_read=tokens * (width + 2 * value_heads) * size,
         act_write=tokens * value_heads * value_dim * size,
     )
+
+
+def lightning(
+    batch: int, tokens: int, *, heads: int, head_dim: int, state_dtype: str, dtype: str
+) -> Cost:
+    """Return the cost of linear attention with a decaying state: 5 FLOP per state value and token.
+
+    A decay, an outer product of key and value, and the query's read-out: as Mamba-2 with a state
+    as wide as a head.
+
+    >>> c = lightning(1, 1, heads=64, head_dim=128, state_dtype="fp32", dtype="bf16")
+    >>> c.state, c.total_flop, c.act_read
+    (8388608, 5242880, 49152)
+    """
+    inner, size = heads * head_dim, FLOAT_BYTES[dtype]
+    if tokens == batch:
+        flop = {"fp32": 5 * tokens * inner * head_dim}
+    else:
+        flop = {dtype: tokens * inner * (4 * head_dim + 2 * SCAN_CHUNK)}
+    return Cost(
+        flop=flop,
+        state=2 * batch * inner * head_dim * FLOAT_BYTES[state_dtype],
+        act_read=3 * tokens * inner * size,
+        act_write=tokens * inner * size,
+    )

@@ -1,0 +1,149 @@
+"""What comes of holding reports against one another or against limits, as plain data.
+
+Like the results themselves these are the objects of the command line's contract: field names
+carry their unit, ``None`` means "not known" and is never written as 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from nsysroof.results import FORMAT_VERSION
+
+STATUSES = ("same", "faster", "slower", "appeared", "disappeared")
+"""What a row of a comparison can be, judged from A to B."""
+
+VERDICTS = ("pass", "fail", "inconclusive")
+
+
+class _Plain(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all outcomes."""
+
+
+class Change(_Plain, frozen=True, kw_only=True):
+    """One quantity in both reports, ns; ``delta`` = b - a."""
+
+    a: int
+    b: int
+    delta: int
+
+
+class DeltaParts(_Plain, frozen=True, kw_only=True):
+    """The change of the wall time: wall delta = work - overlap + idle, to the nanosecond."""
+
+    work_ns: int
+    overlap_ns: int
+    idle_ns: int
+
+
+class RoleChange(_Plain, frozen=True, kw_only=True):
+    """The time of one role; null in the report that does not have it, which counts as 0."""
+
+    role: str
+    a_ns: int | None
+    b_ns: int | None
+    delta_ns: int
+    status: str  # same | faster | slower | appeared | disappeared
+
+
+class KernelChange(_Plain, frozen=True, kw_only=True):
+    """The time of one kernel name within a role; ``role`` is null where there is no operator."""
+
+    name: str
+    role: str | None
+    a_instances: int | None
+    b_instances: int | None
+    a_ns: int | None
+    b_ns: int | None
+    delta_ns: int
+    status: str
+
+
+class Account(_Plain, frozen=True, kw_only=True):
+    """The same stretch of two runs, split in integer ns.
+
+    wall = work - overlap + idle, and work = roles + unexplained + copies, in a, in b and in their
+    deltas. ``kernels`` split roles + unexplained once more, by name within the role.
+    """
+
+    wall_ns: Change
+    delta: DeltaParts
+    roles: list[RoleChange]
+    idle_by_cause: dict[str, Change]
+    work_ns: Change
+    overlap_ns: Change
+    idle_ns: Change
+    unexplained_ns: Change
+    copy_ns: Change
+    kernels: list[KernelChange]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        rows: Sequence[RoleChange | KernelChange] = [*self.roles, *self.kernels]
+        sums = (self.wall_ns, self.overlap_ns, self.idle_ns, self.copy_ns, self.unexplained_ns)
+        changes = (*sums, *self.idle_by_cause.values())
+        return all(row.status == "same" for row in rows) and not any(
+            change.delta for change in changes
+        )
+
+
+class Difference(_Plain, frozen=True, kw_only=True):
+    """One condition that is not the same in both reports, so that times may differ by it alone."""
+
+    field: str
+    a: str | None
+    b: str | None
+
+
+class Diff(Account, frozen=True, kw_only=True):
+    """The answer of ``diff``.
+
+    The fields of ``Account`` at the top are of the median step on the lowest GPU where both
+    reports have one (``scope`` step), else of the whole window. ``window`` is the whole window
+    of all GPUs, null where the idle time of a capture is not known. A row whose ``delta_ns`` is
+    at most ``noise_ns`` is the same.
+    """
+
+    format: str = "nsysroof-diff"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    a: str
+    b: str
+    scope: str  # step | window
+    noise_ns: int
+    window: Account | None
+    differences: list[Difference]
+
+
+class Rule(_Plain, frozen=True, kw_only=True):
+    """One limit of ``check``; ``value`` is null where it cannot be known, and ``reason`` says why.
+
+    ``limit`` and ``value`` are in ``unit``: ratio, share (0..1), ns or count. ``baseline`` is what
+    a regression is judged from.
+    """
+
+    rule: str
+    limit: float | int | None
+    value: float | int | None
+    verdict: str  # pass | fail | inconclusive
+    unit: str
+    baseline: float | int | None = None
+    reason: str = ""
+
+
+class Check(_Plain, frozen=True, kw_only=True):
+    """The answer of ``check``: a rule that fails decides, then one that cannot be judged."""
+
+    format: str = "nsysroof-check"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    report: str
+    verdict: str  # pass | fail | inconclusive
+    rules: list[Rule]
+
+    def rules_with(self, verdict: str) -> list[Rule]:
+        """Return the rules that ended with a verdict."""
+        return [rule for rule in self.rules if rule.verdict == verdict]
