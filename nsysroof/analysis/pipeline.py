@@ -33,7 +33,7 @@ from nsysroof.results import Budget, Capture, Finding, LinkRow, Phase, Report, S
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.decoder import operators as model_operators
-from nsysroof.theory.models.separate import layouts
+from nsysroof.theory.models.separate import fused_layouts, separate_layouts
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import bound, crossed_link, link_of, step_bounds
@@ -46,6 +46,7 @@ from nsysroof.timeline.intervals import advance
 from nsysroof.timeline.steps import assign_steps, find_runs, find_steps
 from nsysroof.trace import Trace
 
+_NO_PLAN = Plan(fused=True, operators=[], bounds_ns=[])
 _WORK_HIDDEN = "missing"  # graph mode in which the GPU works unseen: what looks idle may be busy
 _KERNELS_HIDDEN = ("graph", _WORK_HIDDEN)  # … in which the model's kernels are not in the capture
 
@@ -244,19 +245,21 @@ def _theory(
     value_first: bool,
 ) -> _Theory:
     if model is None:
-        return _Theory(model=None, workload=None, plans=[Plan(operators=[], bounds_ns=[])])
+        return _Theory(model=None, workload=None, plans=[_NO_PLAN])
     workload = make_workload(options, "prefill" if analysed.phase == "prefill" else "decode")
     if not visible or not analysed.steps.height:
-        return _Theory(model=model, workload=workload, plans=[Plan(operators=[], bounds_ns=[])])
+        return _Theory(model=model, workload=workload, plans=[_NO_PLAN])
     peaks = hardware.peaks
     fused = model_operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
-    plans = [_plan(found, peaks) for found in layouts(fused, value_first=value_first)]
+    plans = [_plan(found, peaks, fused=True) for found in fused_layouts(fused)]
+    apart = separate_layouts(fused, value_first=value_first)
+    plans += [_plan(found, peaks, fused=False) for found in apart]
     return _Theory(model=model, workload=workload, plans=plans)
 
 
-def _plan(operators: list[Operator], peaks: Peaks) -> Plan:
+def _plan(operators: list[Operator], peaks: Peaks, *, fused: bool) -> Plan:
     bounds = [bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in operators]
-    return Plan(operators=operators, bounds_ns=bounds)
+    return Plan(fused=fused, operators=operators, bounds_ns=bounds)
 
 
 def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:

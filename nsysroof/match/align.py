@@ -45,6 +45,7 @@ _REPEATED_KINDS = frozenset(
         OperatorKind.SAMPLING,
     }
 )  # operators that engines spread over several launches, such as K and V written apart
+_NEVER_SWAPPED = frozenset({OperatorKind.CAST})  # casts are too common to pair out of order
 _STEP_OF_CHAIN = 0.6  # score of each kernel that is one of several steps of an operator
 _REACH = 4  # kernels and operators that far apart may still be swapped neighbours
 _NO_MATCH = -1e18
@@ -281,6 +282,7 @@ def _pair_swapped(found: list[Assignment], launches: Sequence[Launch], table: _T
                 [
                     low + len(kinds) <= end <= high
                     and not taken.intersection(range(end - len(kinds), end))
+                    and table.kinds[end - 1] not in _NEVER_SWAPPED
                     for end in ends
                 ],
                 dtype=bool,

@@ -21,9 +21,11 @@ _SIDE_STREAM = 0.05  # share of kernel time below which an eager stream is none 
 class Plan:
     """One way in which an engine may run a step: its operators in order, and their bounds.
 
-    A bound is None where a peak is not known.
+    A bound is None where a peak is not known; ``fused`` says that projections are launched
+    together, as most engines do.
     """
 
+    fused: bool
     operators: list[Operator]
     bounds_ns: list[float | None]
 
@@ -120,21 +122,23 @@ def _best_plan(
 ) -> Plan:
     """Return the plan with the highest score on the longest sequence.
 
-    Where the likeliest leaves hardly a matrix product over, the others are not tried.
+    Where the fused ones leave hardly a matrix product over, the others are not tried.
     """
     longest = max(sequences, key=len, default=[])
-    best, best_score = plans[0], -1e18
-    for plan in plans:
-        found = align(longest, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
-        if found.score > best_score:
-            best, best_score = plan, found.score
-        left_over = sum(
-            not assignment.operators and _GEMM in launch.implements
-            for assignment, launch in zip(found.assignments, longest, strict=True)
-        )
+    best, best_score, left_over = plans[0], -1e18, 0
+    for plan in sorted(plans, key=lambda plan: not plan.fused):
         layers = sum(op.role == "attn.core" for op in plan.operators)
-        if plan is plans[0] and 2 * left_over < max(layers, 1):
+        if not plan.fused and 2 * left_over < max(layers, 1):
             break
+        found = align(longest, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
+        if found.score <= best_score:
+            continue
+        best, best_score = plan, found.score
+        if plan.fused:
+            left_over = sum(
+                not assignment.operators and _GEMM in launch.implements
+                for assignment, launch in zip(found.assignments, longest, strict=True)
+            )
     return best
 
 

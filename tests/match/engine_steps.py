@@ -140,7 +140,7 @@ STEPS = (
         layer=(
             *one("attn.qkv_a_proj", "attn.qkv_a_proj", "attn.q_a_norm", "attn.kv_a_norm"),
             ("attn.q_b_proj",),
-            (None, "attn.rope", "attn.kv_write"),
+            (None, "attn.rope", "attn.kv_write", "attn.rope+attn.kv_write"),
             ("attn.absorb_k",),
             ("attn.rope+attn.kv_write",),
             *one("attn.core", "attn.absorb_v"),
@@ -166,7 +166,7 @@ STEPS = (
         gpu="h100-sxm",
         workload=Workload.create(batch=64, context=2048, dp=64, ep=64),
         layer=(
-            NORM_IN,
+            ("mlp.residual+attn.norm", "attn.norm"),  # the published name does not tell
             ("attn.quant", "attn.qkv_a_proj"),
             ("attn.qkv_a_proj",),
             ("attn.q_a_norm", "attn.kv_a_norm", "attn.q_a_norm+attn.kv_a_norm"),

@@ -15,8 +15,8 @@ from nsysroof.match.rules import KernelClass, load_rules
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.gpus import find_gpu
 from nsysroof.theory.models.decoder import operators
-from nsysroof.theory.models.separate import layouts
-from nsysroof.theory.models.spec import find_model
+from nsysroof.theory.models.separate import fused_layouts, separate_layouts
+from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.roofline import bound, link_of
 from tests.match.engine_steps import SEQUENCES, STEPS, EngineStep, Roles, names_of
 
@@ -47,12 +47,20 @@ class Kernel:
 
 
 @cache
+def model_of(step: EngineStep) -> ModelSpec:
+    """Return the model of the published layer alone: without dense layers before routed ones."""
+    model = find_model(step.model)
+    last = model.layers[-1]
+    return replace(model, layers=tuple(layer for layer in model.layers if layer.ffn == last.ffn))
+
+
+@cache
 def plan_of(step: EngineStep) -> tuple[list[Operator], dict[str, float]]:
     """Return the operators of the step, and the bound of each role."""
     peaks = find_gpu(step.gpu).dense_peaks()
-    every = operators(find_model(step.model), step.workload)
+    every = operators(model_of(step), step.workload)
     bounds: dict[str, float] = {}
-    for layout in layouts(every):
+    for layout in (every, *separate_layouts(every)):
         for op in layout:
             spec = bound(op.cost, peaks, link=link_of(op)).spec_ns
             assert spec is not None, op.role
@@ -62,7 +70,7 @@ def plan_of(step: EngineStep) -> tuple[list[Operator], dict[str, float]]:
 
 def written_down(step: EngineStep) -> list[Kernel]:
     """Return the whole step: embedding, every layer, final norm, LM head, sampling."""
-    layers = len(find_model(step.model).layers)
+    layers = len(model_of(step).layers)
     block = [
         Kernel(name, roles) for name, roles in zip(names_of(step.sequence), step.layer, strict=True)
     ]
@@ -84,11 +92,11 @@ def written_down(step: EngineStep) -> list[Kernel]:
 def _at(kernel: Kernel, layer: int, layers: int) -> Kernel:
     roles = kernel.roles
     if layer == 0:  # nothing to add to before the first layer
-        roles = tuple("attn.norm" if role == "mlp.residual+attn.norm" else role for role in roles)
+        roles = tuple(role and role.removeprefix("mlp.residual+") for role in roles)
     if layer == layers - 1:  # what follows the last layer is the final norm
         roles = tuple(
             role.replace("mlp.residual+attn.norm", "mlp.residual+final_norm")
-            if role and role != "mlp.residual+attn.norm"
+            if role and "all_reduce" in role
             else role
             for role in roles
         )
@@ -97,8 +105,8 @@ def _at(kernel: Kernel, layer: int, layers: int) -> Kernel:
 
 def _final_norm(block: list[Kernel]) -> list[Kernel]:
     first = block[0]
-    if first.roles == ("mlp.residual+attn.norm",):
-        return [Kernel(first.name, ("mlp.residual+final_norm",))]
+    if "mlp.residual+attn.norm" in first.roles:
+        return [Kernel(first.name, ("mlp.residual+final_norm", "final_norm"))]
     chain = [kernel for kernel in block if kernel.roles == ("attn.norm",)]
     return [replace(kernel, roles=("final_norm",)) for kernel in chain]
 
@@ -123,12 +131,17 @@ def placed(
     value_first = projects_value_first(classes)
     plans = [
         Plan(
+            fused=fused,
             operators=layout,
             bounds_ns=[
                 bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in layout
             ],
         )
-        for layout in layouts(every, value_first=value_first)
+        for fused, layouts in (
+            (True, fused_layouts(every)),
+            (False, separate_layouts(every, value_first=value_first)),
+        )
+        for layout in layouts
     ]
     starts = [sum(times[:at]) for at in range(len(times))]
     frame = pl.DataFrame(
@@ -195,7 +208,7 @@ def test_independent_neighbours_may_change_places(step: EngineStep) -> None:
     kernels = written_down(step)
     size = len(step.layer)
     begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
-    for layer in range(len(find_model(step.model).layers)):
+    for layer in range(len(model_of(step).layers)):
         a, b = begin + layer * size + first, begin + layer * size + second
         kernels[a], kernels[b] = kernels[b], kernels[a]
     assert wrong(kernels, placed(step, kernels, random.Random(4), 2.0)) == []
@@ -209,8 +222,6 @@ def test_a_kernel_that_is_left_out_moves_no_role(step: EngineStep) -> None:
     kernels = written_down(step)
     size = len(step.layer)
     begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
-    places = {
-        begin + layer * size + step.optional for layer in range(len(find_model(step.model).layers))
-    }
+    places = {begin + layer * size + step.optional for layer in range(len(model_of(step).layers))}
     kept = [kernel for number, kernel in enumerate(kernels) if number not in places]
     assert wrong(kept, placed(step, kept, random.Random(5), 2.0)) == []

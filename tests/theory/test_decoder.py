@@ -81,6 +81,7 @@ def test_order_of_a_routed_layer_over_two_gpus() -> None:
     ]
     assert {op.role for op in found if op.auxiliary} == {"moe.align", "moe.permute"}
     assert {op.role for op in found if op.optional} == {
+        "embed",
         "attn.residual",
         "mlp.residual",
         "logits",
@@ -111,9 +112,9 @@ def test_order_of_latent_attention() -> None:
         "attn.q_a_norm",
         "attn.kv_a_norm",
         "attn.q_b_proj",
+        "attn.absorb_k",
         "attn.rope",
         "attn.kv_write",
-        "attn.absorb_k",
         "attn.core",
         "attn.absorb_v",
         "attn.o_proj",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nsysroof.errors import UsageError
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import OperatorKind
@@ -42,7 +44,7 @@ def operators(
     """
     _refuse_experts_of_a_dense_model(model, workload)
     outside = Stage(model=model, workload=workload, in_switch=in_switch_reduction)
-    step = [_embed(outside)]
+    step = _embed(outside)
     for index, layer in enumerate(model.layers):
         stage = Stage(model=model, workload=workload, layer=index, in_switch=in_switch_reduction)
         step += layer_operators(stage, layer)
@@ -107,16 +109,19 @@ def _residual(stage: Stage, role: str) -> Operator:
     )
 
 
-def _embed(stage: Stage) -> Operator:
+def _embed(stage: Stage) -> list[Operator]:
     tokens, hidden = stage.workload.tokens, stage.model.hidden
     tables = 2 if stage.model.positions else 1
-    return stage.operator(
+    found = stage.operator(
         "embed",
         OperatorKind.EMBEDDING,
         embedding(tokens, hidden, dtype=stage.dtype, tables=tables),
         formula="read T rows of h values and their ids, write T*h; never the table",
         inputs={"tokens": tokens, "hidden": hidden, "tables": tables},
     )
+    # A vocabulary split over GPUs leaves each with the rows it holds; engines may keep it whole.
+    reduced = [replace(op, optional=True) for op in stage.all_reduce("embed")]
+    return [found, *reduced]
 
 
 def lm_head(model: ModelSpec, tp: int = 1) -> Linear:

@@ -41,7 +41,7 @@ def ffn_operators(stage: Stage, ffn: FeedForward) -> list[Operator]:
         case Moe():
             routing = Routing.of(ffn, stage.workload)
             reduced = stage.all_reduce("moe.all_reduce") if not routing.exchanges else []
-            return _routed(stage, ffn, routing) + _shared(stage, ffn) + reduced
+            return _routed(stage, ffn, routing) + reduced
 
 
 def _dense(stage: Stage, ffn: Mlp) -> list[Operator]:
@@ -161,6 +161,8 @@ def _routed(stage: Stage, ffn: Moe, routing: Routing) -> list[Operator]:
             inputs={"tokens": rows, "width": width, "activation": ffn.act.value},
         ),
         *_expert_gemm(stage, down, routing, read_rows=routing.rows),
+        # Shared experts run beside the routed ones; both are in before the sum.
+        *_shared(stage, ffn),
         _combine(stage, ffn, routing),
     ]
 

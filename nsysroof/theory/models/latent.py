@@ -40,12 +40,16 @@ def latent_operators(stage: Stage, mixer: LatentAttention) -> list[Operator]:
         operators.append(stage.norm("attn.q_a_norm", mixer.q_lora))
         operators.append(stage.norm("attn.kv_a_norm", mixer.kv_lora))
         operators += stage.matmul(linears["attn.q_b_proj"], tokens)
+    core = _latent_core(stage, mixer, linears["attn.kv_b_proj"], heads)
+    if core[0].role == "attn.absorb_k":
+        # Engines take the queries into the latent space before they rotate.
+        operators.append(core.pop(0))
     operators.append(
         rope_operator(stage, width=(heads + 1) * mixer.rope, rotary=mixer.rope, heads=heads + 1)
     )
     operators.append(kv_write_operator(stage, mixer.cached_values))
     operators += _index(stage, mixer, linears)
-    operators += _latent_core(stage, mixer, linears["attn.kv_b_proj"], heads)
+    operators += core
     return operators + stage.matmul(linears["attn.o_proj"], tokens)
 
 

@@ -8,17 +8,46 @@ from dataclasses import replace
 from nsysroof.theory.cost import Cost, Operator
 
 QKV, GATE_UP = "attn.qkv_proj", "mlp.gate_up_proj"
+_SHARED = "moe.shared."
 SEPARABLE = (QKV, GATE_UP)
 """Roles of fused projections that engines also launch apart."""
 
 
-def layouts(operators: Sequence[Operator], *, value_first: bool = False) -> list[list[Operator]]:
-    """Return the ways in which engines launch the projections, all fused first."""
-    choices: list[set[str]] = [set(), {QKV, GATE_UP}, {QKV}, {GATE_UP}]
+def fused_layouts(operators: Sequence[Operator]) -> list[list[Operator]]:
+    """Return the orders in which engines run shared experts: after the routed ones, or before."""
+    layouts = [list(operators)]
+    if any(op.role.startswith(_SHARED) for op in operators):
+        layouts.append(shared_first(operators))
+    return layouts
+
+
+def separate_layouts(
+    operators: Sequence[Operator], *, value_first: bool = False
+) -> list[list[Operator]]:
+    """Return the ways in which engines launch projections apart."""
     present = {op.role for op in operators}
+    choices: list[set[str]] = [{QKV, GATE_UP}, {QKV}, {GATE_UP}]
     return [
         separate(operators, roles, value_first=value_first) for roles in choices if roles <= present
     ]
+
+
+def shared_first(operators: Sequence[Operator]) -> list[Operator]:
+    """Return the operators with the shared experts of each layer before its routed products."""
+    found: list[Operator] = []
+    waiting: list[Operator] = []
+    for at, operator in enumerate(operators):
+        if operator.role == "moe.gate_up":
+            waiting = [
+                op
+                for op in operators[at:]
+                if op.layer == operator.layer and op.role.startswith(_SHARED)
+            ]
+            found += waiting
+        if operator.role.startswith(_SHARED) and operator in waiting:
+            continue
+        found.append(operator)
+    return found
 
 
 def separate(
