@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nsysroof.cli.options import OutputOptions
 from nsysroof.errors import UsageError
-from nsysroof.report.base import Renderer, renderer_for, renderer_named
+from nsysroof.report.base import FORMATS, Renderer, renderer_for, renderer_named
 from nsysroof.report.views import View
 
 _TERMINAL_FORMAT = "table"
@@ -63,13 +63,17 @@ class Destination:
 
 
 def choose_destination(
-    output: OutputOptions, *, source: Path | Sequence[Path] | None = None
+    output: OutputOptions,
+    *,
+    source: Path | Sequence[Path] | None = None,
+    formats: Sequence[str] = FORMATS,
 ) -> Destination:
     """Return where the result goes.
 
     Args:
         output: What the user said.
         source: The input, or several, which are never overwritten.
+        formats: The formats that this result has.
 
     Raises:
         UsageError: An unknown format, or a file that is there already.
@@ -79,9 +83,9 @@ def choose_destination(
         inputs = [source] if isinstance(source, Path) else source or []
         _check_free(path, force=output.force, inputs=inputs)
     if output.format is not None:
-        return Destination(renderer=renderer_named(output.format), path=path)
+        return Destination(renderer=renderer_named(output.format, formats), path=path)
     if path is not None:
-        return Destination(renderer=renderer_for(path), path=path)
+        return Destination(renderer=renderer_for(path, formats), path=path)
     terminal = sys.stdout.isatty()
     renderer = renderer_named(_TERMINAL_FORMAT if terminal else _PIPE_FORMAT)
     return Destination(renderer=renderer, path=None)

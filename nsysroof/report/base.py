@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,10 @@ _MODULES = {
 FORMATS = tuple(_MODULES)
 """Names of the formats; a new one is a module with a ``RENDERER`` and one line above."""
 
+_GATE_MODULES = {"junit": "nsysroof.report.to_junit"}
+GATE_FORMATS = (*FORMATS, *_GATE_MODULES)
+"""Formats of a check: those of every result, and those that only a verdict has."""
+
 
 class Renderer(Protocol):
     """A format: the file endings that mean it, and how it writes a view."""
@@ -31,8 +36,8 @@ class Renderer(Protocol):
         ...
 
 
-def renderer_named(name: str) -> Renderer:
-    """Return the renderer of a format.
+def renderer_named(name: str, formats: Sequence[str] = FORMATS) -> Renderer:
+    """Return the renderer of a format, one of ``formats``.
 
     Raises:
         UsageError: ``unknown-format`` where there is none of that name.
@@ -40,19 +45,19 @@ def renderer_named(name: str) -> Renderer:
     >>> renderer_named("json").suffixes
     ('.json',)
     """
-    if name not in _MODULES:
-        close = get_close_matches(name, FORMATS, n=1, cutoff=0.5)
+    if name not in formats:
+        close = get_close_matches(name, formats, n=1, cutoff=0.5)
         meant = f"did you mean {close[0]}? " if close else ""
         raise UsageError(
             f"unknown format {name!r}",
-            hint=f"{meant}formats are {', '.join(FORMATS)}",
+            hint=f"{meant}formats are {', '.join(formats)}",
             slug="unknown-format",
         )
-    return cast("Renderer", import_module(_MODULES[name]).RENDERER)
+    return cast("Renderer", import_module((_MODULES | _GATE_MODULES)[name]).RENDERER)
 
 
-def renderer_for(path: Path) -> Renderer:
-    """Return the renderer that a file's ending asks for.
+def renderer_for(path: Path, formats: Sequence[str] = FORMATS) -> Renderer:
+    """Return the renderer that a file's ending asks for, one of ``formats``.
 
     Raises:
         UsageError: ``unknown-format`` where the ending means none.
@@ -60,7 +65,7 @@ def renderer_for(path: Path) -> Renderer:
     >>> renderer_for(Path("report.md")) is renderer_named("md")
     True
     """
-    known = {suffix: name for name in FORMATS for suffix in renderer_named(name).suffixes}
+    known = {suffix: name for name in formats for suffix in renderer_named(name, formats).suffixes}
     suffix = path.suffix.lower()
     if suffix not in known:
         raise UsageError(
@@ -68,4 +73,4 @@ def renderer_for(path: Path) -> Renderer:
             hint=f"end the name in one of {' '.join(known)}, or name the format with -f",
             slug="unknown-format",
         )
-    return renderer_named(known[suffix])
+    return renderer_named(known[suffix], formats)
