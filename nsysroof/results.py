@@ -419,8 +419,29 @@ class ImpossibleRow(_Plain, frozen=True, kw_only=True):
     evidence: str
 
 
+class LinkPart(_Plain, frozen=True, kw_only=True):
+    """The copies of one link by size and by the host memory that they read or wrote.
+
+    ``memory`` is null where no host memory is part of the copy; ``ratio`` where small copies say
+    nothing of the link.
+    """
+
+    size: str  # <64 kB | <1 MB | >=1 MB
+    memory: str | None  # pinned | pageable | managed | unknown
+    copies: int
+    bytes: int
+    busy_ns: int
+    bytes_per_s: float | None
+    ratio: float | None
+
+
 class LinkRow(_Plain, frozen=True, kw_only=True):
-    """All copies of one kind against the peak of the link they cross."""
+    """All copies of one kind against the peak of the link they cross.
+
+    ``overlapped_share`` is the share of the busy time in which a kernel of the GPU ran too, 0..1.
+    What is ``_per_step`` is the mean over the analysed steps of the GPU, null without steps;
+    ``step_share`` is the share of their wall time in which these copies ran.
+    """
 
     kind: str  # h2d | d2h | d2d | p2p | nvlink | c2c
     gpu: int
@@ -430,6 +451,12 @@ class LinkRow(_Plain, frozen=True, kw_only=True):
     bytes_per_s: float | None
     peak_bytes_per_s: float | None
     ratio: float | None
+    overlapped_share: float | None = None
+    copies_per_step: float | None = None
+    bytes_per_step: float | None = None
+    busy_ns_per_step: float | None = None
+    step_share: float | None = None
+    parts: list[LinkPart] = []
     note: str = ""
 
 
@@ -540,7 +567,7 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
 
 
 class EstimateMemory(_Plain, frozen=True, kw_only=True):
-    """What must fit: bytes of all weights and of the KV cache over all GPUs, and GPUs for them.
+    """What must fit: weights, KV cache and recurrent states over all GPUs, and GPUs for them.
 
     ``gpus_needed`` divides by ``capacity_bytes``: what the device reports where that is known, else
     the decimal size on the box; null where neither is. ``nominal_bytes`` and ``gpus_needed_nominal``
@@ -551,6 +578,7 @@ class EstimateMemory(_Plain, frozen=True, kw_only=True):
 
     weight_bytes: int
     kv_bytes: int
+    state_bytes: int = 0
     capacity_bytes: int | None
     gpus_needed: int | None
     nominal_bytes: int | None = None
