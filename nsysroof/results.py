@@ -293,6 +293,43 @@ class Budget(_Plain, frozen=True, kw_only=True):
         return ns / self.wall_ns if self.wall_ns else None
 
 
+class StepSlice(_Plain, frozen=True, kw_only=True):
+    """One activity of a step; times may reach beyond the step's ends.
+
+    ``what`` is the role of an operator, else the name of the kernel or the kind of copy.
+    """
+
+    stream: int | None
+    start_ns: int
+    end_ns: int
+    activity: str  # operator | unexplained | copy | fill | replay
+    what: str
+
+
+class StepIdle(_Plain, frozen=True, kw_only=True):
+    """One stretch of a step in which nothing ran; ``cause`` is null where it cannot be judged."""
+
+    start_ns: int
+    end_ns: int
+    cause: str | None
+
+    @property
+    def idle_ns(self) -> int:
+        """How long the GPU idled."""
+        return self.end_ns - self.start_ns
+
+
+class StepTimeline(_Plain, frozen=True, kw_only=True):
+    """What ran in the step of the budget, in order of start, and the idle time between."""
+
+    gpu: int
+    step: int
+    start_ns: int
+    end_ns: int
+    slices: list[StepSlice]
+    idle: list[StepIdle]
+
+
 class StepBounds(_Plain, frozen=True, kw_only=True):
     """The floors of one step beside what was measured, in ns.
 
@@ -379,6 +416,16 @@ class OperatorRow(_Plain, frozen=True, kw_only=True):
     formula: str
     inputs: dict[str, int | float | str]
     notes: list[str]
+
+    @property
+    def ns_per_step(self) -> float:
+        """Time of all instances in a step, each as long as the median one."""
+        return self.measured_ns * self.instances_per_step
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """Achieved rate of the median instance, null where it took no time."""
+        return self.flop / self.measured_ns * 1e9 if self.measured_ns else None
 
 
 class KernelRow(_Plain, frozen=True, kw_only=True):
@@ -469,11 +516,15 @@ class Host(_Plain, frozen=True, kw_only=True):
 
 
 class Report(_Tables, frozen=True, kw_only=True):
-    """The answer of ``analyze``: saved, rendered, compared and gated as it is."""
+    """The answer of ``analyze``: saved, rendered, compared and gated as it is.
+
+    ``command`` is what made it, with files by their name alone; null from the library.
+    """
 
     format: str = "nsysroof-report"
     format_version: str = FORMAT_VERSION
     tool_version: str
+    command: str | None = None
     capture: Capture
     assumptions: Assumptions
     coverage: Coverage
@@ -482,6 +533,7 @@ class Report(_Tables, frozen=True, kw_only=True):
     phases: list[Phase]
     steps: Steps
     budget: Budget | None
+    step_timeline: StepTimeline | None = None
     step_bounds: StepBounds | None
     operators: list[OperatorRow]
     kernels: list[KernelRow]
