@@ -217,6 +217,36 @@ def wave_efficiency(blocks: int, sm_count: int, *, blocks_per_sm: int = 1) -> fl
     return blocks / (ceil(blocks / slots) * slots)
 
 
+def tiles(m: int, n: int, *, tile_m: int, tile_n: int) -> int:
+    """Return the tiles that cover an ``m x n`` result: the blocks of a kernel that has one each.
+
+    >>> tiles(4096, 4096, tile_m=128, tile_n=128), tiles(64, 5120, tile_m=128, tile_n=128)
+    (1024, 40)
+    """
+    return ceil(m / tile_m) * ceil(n / tile_n)
+
+
+def tile_efficiency(m: int, n: int, *, tile_m: int, tile_n: int) -> float:
+    """Return the share of the tiles' area that the result fills; it explains a loss.
+
+    >>> tile_efficiency(64, 5120, tile_m=128, tile_n=128)
+    0.5
+    """
+    return m * n / (tiles(m, n, tile_m=tile_m, tile_n=tile_n) * tile_m * tile_n)
+
+
+def waved_ns(compute_ns: float, blocks: int, sm_count: int) -> float | None:
+    """Return a compute-bound time as its waves of blocks stretch it, beside the bound.
+
+    None for a grid of exactly one block per SM: such a kernel is likely persistent, and its blocks
+    take tiles as they finish.
+
+    >>> round(waved_ns(125.4e3, 352, 132) / 1e3, 1), waved_ns(125.4e3, 132, 132)
+    (141.1, None)
+    """
+    return None if blocks == sm_count else compute_ns / wave_efficiency(blocks, sm_count)
+
+
 def _time_ns(amount: int, key: str, peaks: Peaks, missing: list[str]) -> float:
     """Return ``amount`` over a peak; a peak that is not known is put on the list instead."""
     if not amount:
