@@ -25,10 +25,6 @@ from nsysroof.outcomes import (
 )
 from nsysroof.results import GRAPH_REPLAY, IDLE_CAUSES, Budget, Report
 
-_CONDITIONS = (
-    "model", "gpu", "phase", "batch", "context", "new_tokens", "weights", "kv", "activations", "tp",
-    "ep", "dp", "experts", "tokens_per_step", "window_s", "devices",
-)  # fmt: skip
 _Key = tuple[str | None, str]  # role, kernel name
 _Amount = tuple[int | None, int]  # instances, ns
 
@@ -90,7 +86,7 @@ def compare(a: Report, b: Report, *, names: tuple[str, str], noise_ns: int = 0) 
         scope="step" if steps else "window",
         noise_ns=noise_ns,
         window=window,
-        differences=_differences(a, b),
+        differences=Difference.between(a, b),
         **{field: getattr(shown, field) for field in Account.__struct_fields__},
     )
 
@@ -213,25 +209,3 @@ def _status(a_ns: int | None, b_ns: int | None, noise_ns: int) -> str:
 
 def _change(a: int, b: int) -> Change:
     return Change(a=a, b=b, delta=b - a)
-
-
-def _differences(a: Report, b: Report) -> list[Difference]:
-    """Return the conditions that differ, in a fixed order."""
-    pairs = [
-        (name, getattr(a.assumptions, name), getattr(b.assumptions, name)) for name in _CONDITIONS
-    ]
-    pairs += [
-        ("steps", a.steps.source, b.steps.source),
-        ("graph_mode", a.capture.graph_mode, b.capture.graph_mode),
-        ("trace_kind", a.capture.trace_kind, b.capture.trace_kind),
-        ("nsys_version", a.capture.nsys_version, b.capture.nsys_version),
-    ]
-    return [
-        Difference(field=name, a=_told(one), b=_told(other))
-        for name, one, other in pairs
-        if one != other
-    ]
-
-
-def _told(value: object) -> str | None:
-    return None if value is None else str(value)

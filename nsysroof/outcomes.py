@@ -7,15 +7,21 @@ carry their unit, ``None`` means "not known" and is never written as 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 import msgspec
 
-from nsysroof.results import FORMAT_VERSION
+from nsysroof.results import FORMAT_VERSION, Report
 
 STATUSES = ("same", "faster", "slower", "appeared", "disappeared")
 """What a row of a comparison can be, judged from A to B."""
 
 VERDICTS = ("pass", "fail", "inconclusive")
+
+_ASSUMED = (
+    "model", "gpu", "phase", "batch", "context", "new_tokens", "weights", "kv", "activations", "tp",
+    "ep", "dp", "experts", "tokens_per_step", "window_s", "devices",
+)  # fmt: skip
 
 
 class _Plain(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +103,17 @@ class Difference(_Plain, frozen=True, kw_only=True):
     a: str | None
     b: str | None
 
+    @classmethod
+    def between(cls, a: Report, b: Report) -> list[Self]:
+        """Return the conditions that differ between two reports, in a fixed order."""
+        return [
+            cls(field=name, a=one, b=other)
+            for (name, one), other in zip(
+                _conditions(a).items(), _conditions(b).values(), strict=True
+            )
+            if one != other
+        ]
+
 
 class Diff(Account, frozen=True, kw_only=True):
     """The answer of ``diff``.
@@ -147,3 +164,15 @@ class Check(_Plain, frozen=True, kw_only=True):
     def rules_with(self, verdict: str) -> list[Rule]:
         """Return the rules that ended with a verdict."""
         return [rule for rule in self.rules if rule.verdict == verdict]
+
+
+def _conditions(report: Report) -> dict[str, str | None]:
+    """Return under what a report was made, by name, in a fixed order."""
+    capture = report.capture
+    conditions = {name: getattr(report.assumptions, name) for name in _ASSUMED} | {
+        "steps": report.steps.source,
+        "graph_mode": capture.graph_mode,
+        "trace_kind": capture.trace_kind,
+        "nsys_version": capture.nsys_version,
+    }
+    return {name: None if value is None else str(value) for name, value in conditions.items()}

@@ -293,6 +293,43 @@ class Budget(_Plain, frozen=True, kw_only=True):
         return ns / self.wall_ns if self.wall_ns else None
 
 
+class StepSlice(_Plain, frozen=True, kw_only=True):
+    """One activity of a step; times may reach beyond the step's ends.
+
+    ``what`` is the role of an operator, else the name of the kernel or the kind of copy.
+    """
+
+    stream: int | None
+    start_ns: int
+    end_ns: int
+    activity: str  # operator | unexplained | copy | fill | replay
+    what: str
+
+
+class StepIdle(_Plain, frozen=True, kw_only=True):
+    """One stretch of a step in which nothing ran; ``cause`` is null where it cannot be judged."""
+
+    start_ns: int
+    end_ns: int
+    cause: str | None
+
+    @property
+    def idle_ns(self) -> int:
+        """How long the GPU idled."""
+        return self.end_ns - self.start_ns
+
+
+class StepTimeline(_Plain, frozen=True, kw_only=True):
+    """What ran in the step of the budget, in order of start, and the idle time between."""
+
+    gpu: int
+    step: int
+    start_ns: int
+    end_ns: int
+    slices: list[StepSlice]
+    idle: list[StepIdle]
+
+
 class StepBounds(_Plain, frozen=True, kw_only=True):
     """The floors of one step beside what was measured, in ns.
 
@@ -380,6 +417,16 @@ class OperatorRow(_Plain, frozen=True, kw_only=True):
     inputs: dict[str, int | float | str]
     notes: list[str]
 
+    @property
+    def ns_per_step(self) -> float:
+        """Time of all instances in a step, each as long as the median one."""
+        return self.measured_ns * self.instances_per_step
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """Achieved rate of the median instance, null where it took no time."""
+        return self.flop / self.measured_ns * 1e9 if self.measured_ns else None
+
 
 class KernelRow(_Plain, frozen=True, kw_only=True):
     """One distinct (name, grid, block, role); ``role`` is null where there is no operator."""
@@ -419,8 +466,29 @@ class ImpossibleRow(_Plain, frozen=True, kw_only=True):
     evidence: str
 
 
+class LinkPart(_Plain, frozen=True, kw_only=True):
+    """The copies of one link by size and by the host memory that they read or wrote.
+
+    ``memory`` is null where no host memory is part of the copy; ``ratio`` where small copies say
+    nothing of the link.
+    """
+
+    size: str  # <64 kB | <1 MB | >=1 MB
+    memory: str | None  # pinned | pageable | managed | unknown
+    copies: int
+    bytes: int
+    busy_ns: int
+    bytes_per_s: float | None
+    ratio: float | None
+
+
 class LinkRow(_Plain, frozen=True, kw_only=True):
-    """All copies of one kind against the peak of the link they cross."""
+    """All copies of one kind against the peak of the link they cross.
+
+    ``overlapped_share`` is the share of the busy time in which a kernel of the GPU ran too, 0..1.
+    What is ``_per_step`` is the mean over the analysed steps of the GPU, null without steps;
+    ``step_share`` is the share of their wall time in which these copies ran.
+    """
 
     kind: str  # h2d | d2h | d2d | p2p | nvlink | c2c
     gpu: int
@@ -430,6 +498,12 @@ class LinkRow(_Plain, frozen=True, kw_only=True):
     bytes_per_s: float | None
     peak_bytes_per_s: float | None
     ratio: float | None
+    overlapped_share: float | None = None
+    copies_per_step: float | None = None
+    bytes_per_step: float | None = None
+    busy_ns_per_step: float | None = None
+    step_share: float | None = None
+    parts: list[LinkPart] = []
     note: str = ""
 
 
@@ -442,11 +516,15 @@ class Host(_Plain, frozen=True, kw_only=True):
 
 
 class Report(_Tables, frozen=True, kw_only=True):
-    """The answer of ``analyze``: saved, rendered, compared and gated as it is."""
+    """The answer of ``analyze``: saved, rendered, compared and gated as it is.
+
+    ``command`` is what made it, with files by their name alone; null from the library.
+    """
 
     format: str = "nsysroof-report"
     format_version: str = FORMAT_VERSION
     tool_version: str
+    command: str | None = None
     capture: Capture
     assumptions: Assumptions
     coverage: Coverage
@@ -455,6 +533,7 @@ class Report(_Tables, frozen=True, kw_only=True):
     phases: list[Phase]
     steps: Steps
     budget: Budget | None
+    step_timeline: StepTimeline | None = None
     step_bounds: StepBounds | None
     operators: list[OperatorRow]
     kernels: list[KernelRow]
@@ -540,7 +619,7 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
 
 
 class EstimateMemory(_Plain, frozen=True, kw_only=True):
-    """What must fit: bytes of all weights and of the KV cache over all GPUs, and GPUs for them.
+    """What must fit: weights, KV cache and recurrent states over all GPUs, and GPUs for them.
 
     ``gpus_needed`` divides by ``capacity_bytes``: what the device reports where that is known, else
     the decimal size on the box; null where neither is. ``nominal_bytes`` and ``gpus_needed_nominal``
@@ -551,6 +630,7 @@ class EstimateMemory(_Plain, frozen=True, kw_only=True):
 
     weight_bytes: int
     kv_bytes: int
+    state_bytes: int = 0
     capacity_bytes: int | None
     gpus_needed: int | None
     nominal_bytes: int | None = None

@@ -11,6 +11,7 @@ from msgspec import structs
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
 from nsysroof.analysis.impossible import impossible_rows
+from nsysroof.analysis.links import link_rows
 from nsysroof.analysis.operators import OperatorGroup, group_operators, operator_rows
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.selection import Selection, select
@@ -20,7 +21,6 @@ from nsysroof.analysis.tables import (
     gap_rows,
     host_calls,
     kernel_rows,
-    link_rows,
     stream_rows,
     unexplained_rows,
 )
@@ -120,7 +120,12 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     budget = _budget(found, gaps) if idle_known else None
     covered = coverage(found.kernels)
     modelled = theory.model is not None
-    links = link_rows(picked.copies, {key: peak.value for key, peak in hardware.peaks.items()})
+    links = link_rows(
+        picked.copies,
+        {key: peak.value for key, peak in hardware.peaks.items()},
+        activities=found.activities,
+        steps=analysed.steps,
+    )
     assumptions = assume(
         options,
         hardware,

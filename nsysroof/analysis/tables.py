@@ -12,13 +12,11 @@ from nsysroof.results import (
     Gap,
     Host,
     KernelRow,
-    LinkRow,
     StreamRow,
     Timeline,
     UnexplainedRow,
 )
 from nsysroof.timeline.activity import Activity, launches_of
-from nsysroof.timeline.intervals import union
 from nsysroof.trace import Trace
 from nsysroof.trace.schema import unpack_block, unpack_grid
 
@@ -29,7 +27,6 @@ _UNKNOWN_HINT = "no rule knows this name; nsysroof rules explain shows how to ad
 _FOREIGN_HINT = "no operator of the model does this"
 _NO_MODEL_HINT = "give --model and the workload to explain it"
 _LARGEST_GAPS = 20
-_SMALL_COPY = 64_000  # bytes: below, a copy takes its latency of a few µs whatever the link
 _ACTIVITY_NAMES = {Activity.COPY: "copy", Activity.FILL: "fill", Activity.REPLAY: "graph replay"}
 
 
@@ -126,46 +123,6 @@ def coverage(kernels: pl.DataFrame) -> Coverage:
         in_steps_time_explained=step_time,
         in_steps_count_explained=step_count,
     )
-
-
-def link_rows(copies: pl.DataFrame, peaks: Mapping[str, float]) -> list[LinkRow]:
-    """Return all copies of one kind and GPU against the peak of their link.
-
-    A copy within the device reads and writes its bytes, so it is held against twice its bytes at
-    the memory bandwidth. Small copies have no ratio: their latency says nothing of the link.
-
-    Args:
-        copies: Schema ``COPIES``.
-        peaks: Bytes per second by key: ``h2d``, ``d2h``, ``p2p``, ``bw``.
-    """
-    rows = []
-    wanted = copies.filter(pl.col("kind").is_in(["h2d", "d2h", "d2d", "p2p"]))
-    for (gpu, kind), part in sorted(wanted.partition_by("gpu", "kind", as_dict=True).items()):
-        busy = union(part["start_ns"].to_numpy(), part["end_ns"].to_numpy()).total_ns
-        moved = int(part["bytes"].sum())
-        peak = peaks.get("bw" if kind == "d2d" else str(kind))
-        crossed = 2 * moved if kind == "d2d" else moved
-        rate = moved / busy * 1e9 if busy else None
-        small = moved < _SMALL_COPY * part.height
-        note = (
-            f"{_SMALL_COPY // 1000} kB or less on average: latency, not the link" if small else ""
-        )
-        if kind == "d2d" and busy and not small:
-            note = f"reads and writes: {crossed / busy:,.1f} GB/s of memory traffic"
-        rows.append(
-            LinkRow(
-                kind=str(kind),
-                gpu=int(str(gpu)),
-                copies=part.height,
-                bytes=moved,
-                busy_ns=busy,
-                bytes_per_s=rate,
-                peak_bytes_per_s=peak,
-                ratio=busy * peak / (crossed * 1e9) if peak and crossed and not small else None,
-                note=note,
-            )
-        )
-    return rows
 
 
 def gap_rows(

@@ -29,7 +29,7 @@ def analyze(
     by cause, kernels without a theory, and results that are impossible.
     """
     destination = choose_destination(output, source=trace)
-    report = read_report(trace, model, theory, selection)
+    report = read_report(trace, model, theory, selection, all_gaps=destination.keeps_everything)
     destination.write(report)
     check_answered(report)
     check_strictly(report, selection)

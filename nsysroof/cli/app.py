@@ -10,6 +10,7 @@ import typer
 from nsysroof import __version__
 from nsysroof.cli import rules
 from nsysroof.cli.analyze import analyze
+from nsysroof.cli.check import check
 from nsysroof.cli.diff import diff
 from nsysroof.cli.estimate import estimate
 from nsysroof.cli.gaps import gaps
@@ -74,6 +75,6 @@ def _start(
         raise typer.Exit(2)
 
 
-for _command in (info, analyze, estimate, gaps, kernels, diff, gpus, models):
+for _command in (info, analyze, estimate, gaps, kernels, diff, check, gpus, models):
     app.command()(_command)
 app.add_typer(rules.app, name="rules")

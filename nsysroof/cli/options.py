@@ -221,7 +221,8 @@ class OutputOptions:
             "-f",
             "--format",
             metavar="FORMAT",
-            help="table, tsv, csv, json or md; default: table on a terminal, tsv in a pipe.",
+            help="table, tsv, csv, json or md, with -o also parquet or db; default: table on a "
+            "terminal, tsv in a pipe.",
         ),
     ] = None
     output: Annotated[

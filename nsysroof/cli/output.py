@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,19 +11,32 @@ from pathlib import Path
 
 from nsysroof.cli.options import OutputOptions
 from nsysroof.errors import UsageError
-from nsysroof.report.base import Renderer, renderer_for, renderer_named
+from nsysroof.report.base import (
+    RESULT_FORMATS,
+    FileRenderer,
+    Renderer,
+    any_renderer,
+    renderer_for,
+    renderer_named,
+)
 from nsysroof.report.views import View
 
 _TERMINAL_FORMAT = "table"
 _PIPE_FORMAT = "tsv"
+_TABLE_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """A format and the file that it goes to; no file: stdout."""
 
-    renderer: Renderer
+    renderer: Renderer | FileRenderer
     path: Path | None
+
+    @property
+    def keeps_everything(self) -> bool:
+        """Whether rows that a reader would not look through belong in: every gap."""
+        return isinstance(self.renderer, FileRenderer)
 
     def write(self, view: View) -> None:
         """Write the result.
@@ -33,26 +45,27 @@ class Destination:
             UsageError: ``cannot-write`` where the file system refuses.
             BrokenPipeError: The reader of stdout went away.
         """
-        if self.path is None:
+        if self.path is not None:
+            self._write_file(view, self.path)
+            print(f"wrote {self.path}", file=sys.stderr)
+        elif not isinstance(self.renderer, FileRenderer):
             _prepare_stdout()
             self.renderer.render(view, sys.stdout)
             sys.stdout.flush()
-        else:
-            self._write_file(view, self.path)
-            print(f"wrote {self.path}", file=sys.stderr)
 
     def _write_file(self, view: View, path: Path) -> None:
         """Write beside the file first, so that no half report is ever there under its name."""
         try:
-            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-                    self.renderer.render(view, stream)
-                Path(name).chmod(_mode_of_new_files())
-                Path(name).replace(path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+                new = Path(folder) / path.name
+                if isinstance(self.renderer, FileRenderer):
+                    self.renderer.save(view, new)
+                else:
+                    with new.open("w", encoding="utf-8", newline="\n") as stream:
+                        self.renderer.render(view, stream)
+                if path.is_dir():
+                    path.replace(Path(folder) / "old")
+                new.replace(path)
         except OSError as error:
             raise UsageError(
                 f"cannot write {path.name}: {error.strerror}",
@@ -63,28 +76,41 @@ class Destination:
 
 
 def choose_destination(
-    output: OutputOptions, *, source: Path | Sequence[Path] | None = None
+    output: OutputOptions,
+    *,
+    source: Path | Sequence[Path] | None = None,
+    formats: Sequence[str] = RESULT_FORMATS,
 ) -> Destination:
     """Return where the result goes.
 
     Args:
         output: What the user said.
         source: The input, or several, which are never overwritten.
+        formats: The formats that this result has.
 
     Raises:
-        UsageError: An unknown format, or a file that is there already.
+        UsageError: An unknown format, one that needs a file, or a file that is there already.
     """
     path = output.output
     if path is not None:
         inputs = [source] if isinstance(source, Path) else source or []
         _check_free(path, force=output.force, inputs=inputs)
     if output.format is not None:
-        return Destination(renderer=renderer_named(output.format), path=path)
+        renderer = any_renderer(output.format, formats)
+        if path is None and isinstance(renderer, FileRenderer):
+            raise UsageError(
+                f"{output.format} needs a file",
+                hint=f"add -o with a name that ends in {renderer.suffixes[0]}",
+                slug="needs-file",
+                where="-o",
+            )
+        return Destination(renderer=renderer, path=path)
     if path is not None:
-        return Destination(renderer=renderer_for(path), path=path)
+        return Destination(renderer=renderer_for(path, formats), path=path)
     terminal = sys.stdout.isatty()
-    renderer = renderer_named(_TERMINAL_FORMAT if terminal else _PIPE_FORMAT)
-    return Destination(renderer=renderer, path=None)
+    return Destination(
+        renderer=renderer_named(_TERMINAL_FORMAT if terminal else _PIPE_FORMAT), path=None
+    )
 
 
 def _check_free(path: Path, *, force: bool, inputs: Sequence[Path]) -> None:
@@ -97,7 +123,7 @@ def _check_free(path: Path, *, force: bool, inputs: Sequence[Path]) -> None:
             slug="output-is-input",
             where=str(path),
         )
-    if not force or not path.is_file():
+    if not force or not (path.is_file() or _is_our_folder(path)):
         raise UsageError(
             f"{path.name} exists already",
             hint="add --force to overwrite it, or give -o another name",
@@ -106,10 +132,11 @@ def _check_free(path: Path, *, force: bool, inputs: Sequence[Path]) -> None:
         )
 
 
-def _mode_of_new_files() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _is_our_folder(path: Path) -> bool:
+    """Return whether a folder holds tables and nothing else, so that no work of others is lost."""
+    return path.is_dir() and all(
+        entry.suffix == _TABLE_SUFFIX and entry.is_file() for entry in path.iterdir()
+    )
 
 
 def _prepare_stdout() -> None:

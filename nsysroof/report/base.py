@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TextIO, cast
+from typing import Any, Protocol, TextIO, cast, runtime_checkable
 
 from nsysroof.errors import UsageError
 from nsysroof.report.views import View
@@ -20,6 +21,17 @@ _MODULES = {
 FORMATS = tuple(_MODULES)
 """Names of the formats; a new one is a module with a ``RENDERER`` and one line above."""
 
+_FILE_MODULES = {"parquet": "nsysroof.report.to_parquet", "db": "nsysroof.report.to_db"}
+FILE_FORMATS = tuple(_FILE_MODULES)
+"""Formats that are no text, and need a file or a folder."""
+
+RESULT_FORMATS = (*FORMATS, *FILE_FORMATS)
+"""Formats of every result."""
+
+_GATE_MODULES = {"junit": "nsysroof.report.to_junit"}
+GATE_FORMATS = (*RESULT_FORMATS, *_GATE_MODULES)
+"""Formats of a check: those of every result, and those that only a verdict has."""
+
 
 class Renderer(Protocol):
     """A format: the file endings that mean it, and how it writes a view."""
@@ -31,8 +43,19 @@ class Renderer(Protocol):
         ...
 
 
-def renderer_named(name: str) -> Renderer:
-    """Return the renderer of a format.
+@runtime_checkable
+class FileRenderer(Protocol):
+    """A format that is no text: the file endings that mean it, and how it saves a view."""
+
+    suffixes: tuple[str, ...]
+
+    def save(self, view: View, path: Path) -> None:
+        """Create ``path``, a file or a folder, where nothing is yet."""
+        ...
+
+
+def renderer_named(name: str, formats: Sequence[str] = FORMATS) -> Renderer:
+    """Return the renderer of a format of text, one of ``formats``.
 
     Raises:
         UsageError: ``unknown-format`` where there is none of that name.
@@ -40,19 +63,31 @@ def renderer_named(name: str) -> Renderer:
     >>> renderer_named("json").suffixes
     ('.json',)
     """
-    if name not in _MODULES:
-        close = get_close_matches(name, FORMATS, n=1, cutoff=0.5)
+    return cast("Renderer", any_renderer(name, formats))
+
+
+def any_renderer(name: str, formats: Sequence[str] = RESULT_FORMATS) -> Renderer | FileRenderer:
+    """Return the renderer of a format, one of ``formats``.
+
+    Raises:
+        UsageError: ``unknown-format`` where there is none of that name.
+
+    >>> any_renderer("db").suffixes
+    ('.db',)
+    """
+    if name not in formats:
+        close = get_close_matches(name, formats, n=1, cutoff=0.5)
         meant = f"did you mean {close[0]}? " if close else ""
         raise UsageError(
             f"unknown format {name!r}",
-            hint=f"{meant}formats are {', '.join(FORMATS)}",
+            hint=f"{meant}formats are {', '.join(formats)}",
             slug="unknown-format",
         )
-    return cast("Renderer", import_module(_MODULES[name]).RENDERER)
+    return _renderer(name)
 
 
-def renderer_for(path: Path) -> Renderer:
-    """Return the renderer that a file's ending asks for.
+def renderer_for(path: Path, formats: Sequence[str] = RESULT_FORMATS) -> Renderer | FileRenderer:
+    """Return the renderer that a file's ending asks for, one of ``formats``; the longest wins.
 
     Raises:
         UsageError: ``unknown-format`` where the ending means none.
@@ -60,12 +95,19 @@ def renderer_for(path: Path) -> Renderer:
     >>> renderer_for(Path("report.md")) is renderer_named("md")
     True
     """
-    known = {suffix: name for name in FORMATS for suffix in renderer_named(name).suffixes}
-    suffix = path.suffix.lower()
-    if suffix not in known:
+    known = {suffix: name for name in formats for suffix in _renderer(name).suffixes}
+    file = path.name.lower()
+    meant = [suffix for suffix in known if file.endswith(suffix) and file != suffix]
+    if not meant:
         raise UsageError(
             f"the ending of {path.name!r} means no format",
             hint=f"end the name in one of {' '.join(known)}, or name the format with -f",
             slug="unknown-format",
         )
-    return renderer_named(known[suffix])
+    return _renderer(known[max(meant, key=len)])
+
+
+def _renderer(name: str) -> Renderer | FileRenderer:
+    modules = _MODULES | _FILE_MODULES | _GATE_MODULES
+    renderer: Any = import_module(modules[name]).RENDERER
+    return cast("Renderer | FileRenderer", renderer)

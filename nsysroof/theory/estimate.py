@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from math import ceil, fsum
+from math import fsum
 
 from nsysroof.errors import UsageError
 from nsysroof.results import (
     Assumptions,
     Estimate,
     EstimateLayer,
-    EstimateMemory,
     EstimateRow,
     EstimateStep,
     PeakUsed,
 )
 from nsysroof.theory.cost import Cost, Operator
+from nsysroof.theory.feasibility import must_fit
 from nsysroof.theory.gpus import Gpu
 from nsysroof.theory.kinds import ATTENTION_KINDS, LINK_KINDS, MATMUL_KINDS
 from nsysroof.theory.models.decoder import operators
@@ -26,7 +26,8 @@ from nsysroof.theory.models.feedforward import Routing
 from nsysroof.theory.models.layers import Layer, Moe
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.models.stage import kv_format
-from nsysroof.theory.models.weights import cache_bytes, count_parameters, weight_bytes
+from nsysroof.theory.models.weights import count_parameters, quoted_active_bytes
+from nsysroof.theory.offload import offload
 from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import Bound, bound, link_of, operator_bound, ridges, step_bounds
 from nsysroof.theory.workload import Workload
@@ -72,8 +73,9 @@ def estimate(
         operators=rows,
         layer=_layer(model, step, judge),
         # What an engine may fuse away is no part of a bound on the whole step.
-        step=_step([op for op in step if not op.optional], judge, workload, floor_ns),
-        memory=_memory(model, workload, peaks),
+        step=_step(model, [op for op in step if not op.optional], judge, workload, floor_ns),
+        memory=must_fit(model, workload, peaks),
+        offload=offload(step, workload, peaks),
         ridge=ridges(peaks),
         experts=_experts(model, workload),
         parameters=_parameters(model),
@@ -176,6 +178,7 @@ def _row(op: Operator, count: int, judge: _Judge, floor_ns: float | None) -> Est
         flop=op.cost.total_flop,
         bytes=op.cost.bytes,
         bound_ns=found.spec_ns or 0.0,
+        resident_ns=judge.resident_ns(op),
         min_bound_ns=least,
         reachable_ns=judge.reachable_ns(op),
         limiter="memory" if found.limiter is None else found.limiter.value,
@@ -210,7 +213,11 @@ def _layer(model: ModelSpec, step: Sequence[Operator], judge: _Judge) -> Estimat
 
 
 def _step(
-    step: Sequence[Operator], judge: _Judge, workload: Workload, floor_ns: float | None
+    model: ModelSpec,
+    step: Sequence[Operator],
+    judge: _Judge,
+    workload: Workload,
+    floor_ns: float | None,
 ) -> EstimateStep:
     serial = [op for op in step if is_core(op) or op.cost.link]
     serial_ns = _sum(serial, judge.resident_ns)
@@ -219,12 +226,17 @@ def _step(
     floors = step_bounds([op.cost for op in step], judge.peaks, links=[link_of(op) for op in step])
     total = sum((op.cost for op in step), Cost())
     tokens = workload.yielded_tokens
+    quoted = Cost(weight=quoted_active_bytes(model, workload) // workload.tp)
     return EstimateStep(
         serial_ns=serial_ns,
         serial_with_activations_ns=_sum(step, judge.spec_ns),
         serial_reachable_ns=_reachable_sum(serial, judge),
         hard_ns=floors.hard_ns or 0.0,
+        memory_ns=floors.memory_ns,
+        compute_ns=floors.compute_ns,
+        link_ns=floors.link_ns,
         weights_once_ns=floors.weights_once_ns or 0.0,
+        quoted_active_ns=bound(quoted, judge.peaks).spec_ns,
         small_kernels_ns=small_ns,
         tokens=tokens,
         tokens_per_s=tokens / serial_ns * NS_PER_S,
@@ -247,27 +259,18 @@ def _reachable_sum(each: Sequence[Operator], judge: _Judge) -> float | None:
     return sum(bound(resident_cost(op.cost), roofs, link=link_of(op)).spec_ns or 0.0 for op in each)
 
 
-def _memory(model: ModelSpec, workload: Workload, peaks: Peaks) -> EstimateMemory:
-    weights = weight_bytes(model, workload)
-    cached = cache_bytes(model, workload) * workload.dp
-    capacity = peaks.capacity_bytes
-    return EstimateMemory(
-        weight_bytes=weights,
-        kv_bytes=cached,
-        capacity_bytes=capacity,
-        gpus_needed=None if capacity is None else ceil((weights + cached) / capacity),
-    )
-
-
 def _experts(model: ModelSpec, workload: Workload) -> dict[str, float] | None:
     for layer in model.layers:
         if isinstance(layer.ffn, Moe):
             routing = Routing.of(layer.ffn, workload)
-            return {
+            found = {
                 "expected": routing.expected,
                 "minimum": routing.fewest,
                 "maximum": routing.most,
             }
+            if routing.same_groups is not None:
+                found["same_groups"] = routing.same_groups
+            return found
     return None
 
 

@@ -15,7 +15,15 @@ import msgspec
 from nsysroof.errors import InputError, UsageError
 from nsysroof.theory.formula import formula_peaks
 from nsysroof.theory.nearest import did_you_mean
-from nsysroof.theory.peaks import PEAK_KEYS, Peak, Peaks, checked_peak
+from nsysroof.theory.peaks import (
+    CLOCK_KEY,
+    PEAK_KEYS,
+    Peak,
+    Peaks,
+    at_clock,
+    capped_by_host,
+    checked_peak,
+)
 
 __all__ = [
     "Gpu",
@@ -71,8 +79,15 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def capacity_bytes(self) -> int | None:
-        """Memory of one GPU, or None where it is sold in several sizes."""
+        """Memory of one GPU as sold, or None where it is sold in several sizes."""
         return self.memory_bytes[0] if len(self.memory_bytes) == 1 else None
+
+    @property
+    def reported_bytes(self) -> int | None:
+        """The least that a device of this kind reports, or None where that is not known."""
+        if self.capacity_bytes is None or not self.reported_mib:
+            return None
+        return min(self.reported_mib) * 2**20
 
     def peak(self, key: str, *, accumulate: str | None = None) -> GpuPeak | None:
         """Return the peak of a key, or None.
@@ -102,7 +117,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
                 if p is not None
             },
             gpu=self.key,
-            capacity_bytes=self.capacity_bytes,
+            nominal_bytes=self.capacity_bytes,
+            reported_bytes=self.reported_bytes,
             in_switch_reduction=self.in_switch_reduction,
             notes=tuple(self.notes),
         )
@@ -234,7 +250,7 @@ def _nominal_sizes(gpu: Gpu) -> list[int]:
 
 def _adjusted(gpu: Gpu, *, sm_count: int | None, memory_bytes: int | None) -> Gpu:
     notes = list(gpu.notes)
-    peaks, sms, sizes = gpu.peaks, gpu.sm_count, gpu.memory_bytes
+    peaks, sms, sizes, reported = gpu.peaks, gpu.sm_count, gpu.memory_bytes, gpu.reported_mib
     if sm_count is not None and sm_count != gpu.sm_count:
         peaks = _scaled(peaks, compute=sm_count / gpu.sm_count, memory=1.0, why=f"{sm_count} SMs")
         sms = sm_count
@@ -245,8 +261,10 @@ def _adjusted(gpu: Gpu, *, sm_count: int | None, memory_bytes: int | None) -> Gp
                 f"the device has {memory_bytes:,} bytes of memory, another size than {gpu.key}: "
                 "its bandwidth may differ"
             )
-        sizes = [memory_bytes]
-    return msgspec.structs.replace(gpu, peaks=peaks, sm_count=sms, memory_bytes=sizes, notes=notes)
+        sizes, reported = [memory_bytes], []
+    return msgspec.structs.replace(
+        gpu, peaks=peaks, sm_count=sms, memory_bytes=sizes, reported_mib=reported, notes=notes
+    )
 
 
 def _mig_slice(gpu: Gpu, profile: str, sm_count: int | None) -> Gpu | None:
@@ -270,6 +288,7 @@ def _mig_slice(gpu: Gpu, profile: str, sm_count: int | None) -> Gpu | None:
         gpu,
         sm_count=sms,
         memory_bytes=[size],
+        reported_mib=[],
         l2_bytes=None if gpu.l2_bytes is None else int(gpu.l2_bytes * memory),
         peaks=_scaled(gpu.peaks, compute=sms / gpu.sm_count, memory=memory, why=f"MIG {profile}"),
         notes=[*gpu.notes, note],
@@ -343,7 +362,7 @@ def resolve_peaks(
 
     Args:
         gpu: The GPU meant, or None where only stated peaks count.
-        user: Peaks of ``--peak``.
+        user: Peaks of ``--peak``; ``sm-clock`` scales the arithmetic that it does not state.
         device_bandwidth: Memory bandwidth that the trace's device reports, bytes per second; give
             it only where that device is the GPU meant.
 
@@ -356,7 +375,11 @@ def resolve_peaks(
     notes = list(base.notes)
     if device_bandwidth is not None:
         entries["bw"] = Peak(device_bandwidth, "reported by the device")
-    for key, value in (user or {}).items():
+    stated = dict(user or {})
+    share = stated.pop(CLOCK_KEY, None)
+    if share is not None:
+        entries = at_clock(entries, share)
+    for key, value in stated.items():
         dense = base.value(key)
         if dense is not None and abs(value / (SPARSE_FACTOR * dense) - 1) <= SPARSE_TOLERANCE:
             notes.append(
@@ -364,10 +387,12 @@ def resolve_peaks(
                 "it looks like the figure with 2:4 sparsity"
             )
         entries[key] = Peak(value, "user: --peak")
+    entries = capped_by_host(entries)
     return Peaks(
         entries={key: entries[key] for key in PEAK_KEYS if key in entries},
         gpu=base.gpu,
-        capacity_bytes=base.capacity_bytes,
+        nominal_bytes=base.nominal_bytes,
+        reported_bytes=base.reported_bytes,
         in_switch_reduction=base.in_switch_reduction,
         notes=tuple(notes),
     )

@@ -21,11 +21,22 @@ TENSOR_KEYS = ("tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4")
 LINK_KEYS = ("h2d", "d2h", "p2p", "nvlink", "c2c", "nic")
 """Links, bytes per second in one direction."""
 
-PEAK_KEYS = ("bw", *CUDA_KEYS, *TENSOR_KEYS, *LINK_KEYS)
+HOST_KEY = "host"
+"""Memory bandwidth of the host, which its links cannot exceed."""
+
+HOST_LINKS = ("h2d", "d2h", "c2c")
+CLOCK_KEY = "sm-clock"
+"""Not a peak: the share of the rated clock at which the SMs run, ACTUAL/RATED."""
+
+PEAK_KEYS = ("bw", *CUDA_KEYS, *TENSOR_KEYS, *LINK_KEYS, HOST_KEY)
 """Every key that a peak or a measured roof may have."""
 
 SMALLEST_PEAK = 1e8
 """Below this a value is in other units: no GPU moves 100 MB/s or computes 100 MFLOP/s."""
+
+
+MOST_CLOCK = 2.0
+"""No SM runs at more than twice its rated clock: a larger share is in other units."""
 
 
 class Peak(NamedTuple):
@@ -42,7 +53,8 @@ class Peaks(Mapping[str, Peak]):
     Attributes:
         entries: The peaks.
         gpu: Key of the GPU in the catalogue, or None.
-        capacity_bytes: Memory of one GPU, or None where it is not known.
+        nominal_bytes: Memory of one GPU as sold, decimal, or None where it is not known.
+        reported_bytes: What such a device reports, or None where it is not known.
         in_switch_reduction: Whether the switch between its GPUs adds up an all-reduce.
         notes: What a reader must know about these peaks.
 
@@ -53,9 +65,15 @@ class Peaks(Mapping[str, Peak]):
 
     entries: Mapping[str, Peak]
     gpu: str | None = None
-    capacity_bytes: int | None = None
+    nominal_bytes: int | None = None
+    reported_bytes: int | None = None
     in_switch_reduction: bool = False
     notes: tuple[str, ...] = ()
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        """Memory of one GPU: what the device reports, else as sold; None where neither is known."""
+        return self.nominal_bytes if self.reported_bytes is None else self.reported_bytes
 
     def value(self, key: str) -> float | None:
         """Return the rate of a key, or None where it is not known."""
@@ -64,7 +82,7 @@ class Peaks(Mapping[str, Peak]):
 
     def overlaid(self, roofs: Peaks) -> Peaks:
         """Return these peaks with measured roofs in their place where there are some."""
-        return replace(self, entries={**self.entries, **roofs.entries})
+        return replace(self, entries=capped_by_host({**self.entries, **roofs.entries}))
 
     def __getitem__(self, key: str) -> Peak:
         """Return the peak of a key."""
@@ -79,6 +97,40 @@ class Peaks(Mapping[str, Peak]):
         return len(self.entries)
 
 
+def capped_by_host(entries: Mapping[str, Peak]) -> dict[str, Peak]:
+    """Return peaks whose host links are no faster than the host's memory, where that is known.
+
+    >>> capped_by_host({"h2d": Peak(450e9, "C2C"), "host": Peak(384e9, "LPDDR5X")})["h2d"]
+    Peak(value=384000000000.0, source='host memory, slower than the link: LPDDR5X')
+    """
+    capped = dict(entries)
+    host = capped.get(HOST_KEY)
+    if host is None:
+        return capped
+    for key in HOST_LINKS:
+        if key in capped and capped[key].value > host.value:
+            capped[key] = Peak(host.value, f"host memory, slower than the link: {host.source}")
+    return capped
+
+
+def at_clock(entries: Mapping[str, Peak], share: float) -> dict[str, Peak]:
+    """Return peaks with their arithmetic at a share of the rated SM clock; memory stays.
+
+    A power cap slows the SMs, not the memory: a kernel bound by bytes keeps its bound.
+
+    >>> capped = at_clock({"bw": Peak(936e9, "a"), "bf16": Peak(71e12, "b")}, 1508 / 1695)
+    >>> round(capped["bf16"].value / 1e12, 2), capped["bw"].value
+    (63.17, 936000000000.0)
+    """
+    arithmetic = (*CUDA_KEYS, *TENSOR_KEYS)
+    return {
+        key: Peak(peak.value * share, f"{peak.source}, at {share:.1%} of its SM clock")
+        if key in arithmetic
+        else peak
+        for key, peak in entries.items()
+    }
+
+
 class _RoofsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of measured roofs: ``source`` says how and where they were measured."""
 
@@ -90,6 +142,8 @@ class _RoofsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def parse_peaks(options: Sequence[str]) -> dict[str, float]:
     """Return the peaks that ``KEY=VALUE`` options spell, in base units per second.
 
+    ``sm-clock=ACTUAL/RATED`` is taken as the share it is; ``resolve_peaks`` applies it.
+
     Raises:
         UsageError: Not ``KEY=VALUE``, an unknown key, no number, or a number far too small.
 
@@ -99,6 +153,9 @@ def parse_peaks(options: Sequence[str]) -> dict[str, float]:
     peaks: dict[str, float] = {}
     for option in options:
         key, separator, text = option.partition("=")
+        if key == CLOCK_KEY:
+            peaks[key] = _clock_share(text)
+            continue
         try:
             value = float(text)
         except ValueError:
@@ -112,6 +169,22 @@ def parse_peaks(options: Sequence[str]) -> dict[str, float]:
             )
         peaks[key] = checked_peak(key, value, where="--peak")
     return peaks
+
+
+def _clock_share(text: str) -> float:
+    actual, _, rated = text.partition("/")
+    try:
+        share = float(actual) / (float(rated) if rated else 1.0)
+    except (ValueError, ZeroDivisionError):
+        share = 0.0
+    if not 0 < share <= MOST_CLOCK:
+        raise UsageError(
+            f"cannot read {text!r} as a share of the SM clock",
+            hint="write sm-clock=ACTUAL/RATED in MHz, such as sm-clock=1508/1695",
+            slug="bad-peak",
+            where="--peak",
+        )
+    return share
 
 
 def checked_peak(key: str, value: float, *, where: str) -> float:

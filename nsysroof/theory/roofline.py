@@ -68,12 +68,16 @@ class StepBound:
     """The floors of a whole step, ns; None where a peak is not known.
 
     ``serial_ns``: each operator's bound, one after another (method 1). ``hard_ns``: the largest of
-    the summed resources, valid even where operators overlap (method 2). ``weights_once_ns``: the
-    weights, the KV cache and the state moved once, nothing else.
+    the summed resources ``memory_ns``, ``compute_ns`` and ``link_ns``, valid even where operators
+    overlap (method 2). ``weights_once_ns``: the weights, the KV cache and the state moved once,
+    nothing else.
     """
 
     serial_ns: float | None
     hard_ns: float | None
+    memory_ns: float | None
+    compute_ns: float | None
+    link_ns: float | None
     weights_once_ns: float | None
 
 
@@ -143,8 +147,9 @@ def step_bounds(
     >>> from nsysroof.theory.peaks import Peak
     >>> peaks = Peaks(entries={"bw": Peak(1e12, "doc"), "bf16": Peak(1e14, "doc")})
     >>> memory, compute = Cost(weight=1000), Cost(flop={"bf16": 200_000})
-    >>> step_bounds([memory, compute], peaks)
-    StepBound(serial_ns=3.0, hard_ns=2.0, weights_once_ns=1.0)
+    >>> found = step_bounds([memory, compute], peaks)
+    >>> found.serial_ns, found.hard_ns, found.memory_ns, found.weights_once_ns
+    (3.0, 2.0, 1.0, 1.0)
     """
     each = list(costs)
     crossed = ["nvlink"] * len(each) if links is None else list(links)
@@ -154,15 +159,19 @@ def step_bounds(
     by_link: dict[str, int] = {}
     for cost, link in zip(each, crossed, strict=True):
         by_link[link] = by_link.get(link, 0) + cost.link
-    total = sum(each, Cost())
-    parts = [bound(_without_link(total), peaks).spec_ns]
-    parts += [bound(Cost(link=n), peaks, link=k).spec_ns for k, n in by_link.items() if n]
-    resident = bound(Cost(weight=total.resident_bytes), peaks).spec_ns
-    sums = [part for part in parts if part is not None]
+    local = bound(_without_link(sum(each, Cost())), peaks)
+    # Links of several kinds carry their bytes beside each other.
+    carried = [bound(Cost(link=n), peaks, link=k).spec_ns for k, n in by_link.items() if n]
+    parts = [local.memory_ns, local.compute_ns, *carried]
+    known_parts = [part for part in parts if part is not None]
+    known_links = [ns for ns in carried if ns is not None]
     return StepBound(
         serial_ns=serial_ns,
-        hard_ns=max(sums) if len(sums) == len(parts) else None,
-        weights_once_ns=resident,
+        hard_ns=max(known_parts) if len(known_parts) == len(parts) else None,
+        memory_ns=local.memory_ns,
+        compute_ns=local.compute_ns,
+        link_ns=max(known_links, default=0.0) if len(known_links) == len(carried) else None,
+        weights_once_ns=bound(Cost(weight=sum(c.resident_bytes for c in each)), peaks).spec_ns,
     )
 
 
@@ -206,6 +215,36 @@ def wave_efficiency(blocks: int, sm_count: int, *, blocks_per_sm: int = 1) -> fl
     """
     slots = sm_count * blocks_per_sm
     return blocks / (ceil(blocks / slots) * slots)
+
+
+def tiles(m: int, n: int, *, tile_m: int, tile_n: int) -> int:
+    """Return the tiles that cover an ``m x n`` result: the blocks of a kernel that has one each.
+
+    >>> tiles(4096, 4096, tile_m=128, tile_n=128), tiles(64, 5120, tile_m=128, tile_n=128)
+    (1024, 40)
+    """
+    return ceil(m / tile_m) * ceil(n / tile_n)
+
+
+def tile_efficiency(m: int, n: int, *, tile_m: int, tile_n: int) -> float:
+    """Return the share of the tiles' area that the result fills; it explains a loss.
+
+    >>> tile_efficiency(64, 5120, tile_m=128, tile_n=128)
+    0.5
+    """
+    return m * n / (tiles(m, n, tile_m=tile_m, tile_n=tile_n) * tile_m * tile_n)
+
+
+def waved_ns(compute_ns: float, blocks: int, sm_count: int) -> float | None:
+    """Return a compute-bound time as its waves of blocks stretch it, beside the bound.
+
+    None for a grid of exactly one block per SM: such a kernel is likely persistent, and its blocks
+    take tiles as they finish.
+
+    >>> round(waved_ns(125.4e3, 352, 132) / 1e3, 1), waved_ns(125.4e3, 132, 132)
+    (141.1, None)
+    """
+    return None if blocks == sm_count else compute_ns / wave_efficiency(blocks, sm_count)
 
 
 def _time_ns(amount: int, key: str, peaks: Peaks, missing: list[str]) -> float:

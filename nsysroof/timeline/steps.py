@@ -82,7 +82,7 @@ def find_runs(steps: pl.DataFrame) -> pl.DataFrame:
 
 def assign_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     """Return the step each row starts in, null outside; rows need ``gpu`` and ``start_ns``."""
-    if not steps.height:
+    if not steps.height or not rows.height:
         return pl.Series("step", [None] * rows.height, dtype=pl.UInt32)
     parts = []
     windows = steps.partition_by("gpu", as_dict=True)

@@ -22,6 +22,7 @@ _HEADER_BYTES = 100
 _LFS_MAGIC = b"version https://git-lfs"
 _REPORT_SUFFIXES = frozenset({".nsys-rep", ".qdrep", ".qdstrm"})
 _WAL_VERSION = 2  # bytes 18 and 19 of the header of a database in write-ahead mode
+_UTF8 = 1  # bytes 56 to 59; 2 and 3 are the forms of UTF-16, and 0 an empty database
 
 
 class SourceKind(StrEnum):
@@ -144,6 +145,9 @@ def _sqlite(path: Path, head: bytes, *, shown: Path, scratch: Path | None = None
     if _missing_bytes(path, head) > 0:
         hint = "copy or export it again: the end is missing"
         raise _refusal(shown, "the SQLite file is truncated", hint, "truncated-file")
+    if int.from_bytes(head[56:60], "big") > _UTF8:
+        hint = "give the export as nsys wrote it"
+        raise _refusal(shown, "a SQLite file with UTF-16 text, as no export", hint, "not-a-trace")
     stamp = _stamp(path)
     uri = _open_read_only(path, head, shown)
     return Source(

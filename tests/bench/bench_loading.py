@@ -2,8 +2,8 @@
 
     python tests/bench/bench_loading.py [EXPORT] [--kernels 5000000] [--mode mixed] [--runs 3]
 
-Without EXPORT a synthetic one is written into a temporary folder first. Each figure is the median
-of separate processes with the file in the page cache; the peak is that of the whole process.
+Without EXPORT a synthetic one is written into a temporary folder first. Each run is a process of
+its own, imports included, with the file in the page cache; peaks are those of the whole process.
 """
 
 from __future__ import annotations
@@ -75,28 +75,28 @@ def _query(path: str, statement: str) -> None:
         connection.close()
 
 
-def measure(path: Path, method: str, runs: int) -> tuple[float, float, int]:
-    """Return the median and the least wall time in s and the largest peak in bytes."""
+def measure(path: Path, method: str) -> tuple[float, float, int]:
+    """Return wall time and processor time in s and the peak in bytes of one process."""
     command = [sys.executable, __file__, str(path), "--only", method]
-    results = []
-    for _ in range(runs):
-        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-        seconds, peak = done.stdout.split()
-        results.append((float(seconds), int(peak)))
-    times = [seconds for seconds, _ in results]
-    return statistics.median(times), min(times), max(peak for _, peak in results)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    wall, processor, peak = done.stdout.split()
+    return float(wall), float(processor), int(peak)
 
 
 def report(path: Path, runs: int) -> None:
-    """Print a table of all methods."""
+    """Print a table of all methods; they take turns, so that other load falls on all of them."""
     with path.open("rb") as file:  # into the page cache, and not into the peak of this process,
         while file.read(1 << 20):  # which the measured ones inherit
             pass
+    results = [[measure(path, method) for method in METHODS] for _ in range(runs)]
     print(f"{path.name}: {path.stat().st_size / 1e6:,.0f} MB, {runs} runs\n")
-    print("| method | wall s, median (least) | peak MB |\n|---|---|---|")
-    for method in METHODS:
-        median, least, peak = measure(path, method, runs)
-        print(f"| {method} | {median:.2f} ({least:.2f}) | {peak / 1e6:,.0f} |", flush=True)
+    print("| method | wall s, median (least) | processor s, least | peak MB |\n|---|---|---|---|")
+    for method, figures in zip(METHODS, zip(*results, strict=True), strict=True):
+        walls = [wall for wall, _, _ in figures]
+        processor = min(processor for _, processor, _ in figures)
+        peak = max(peak for _, _, peak in figures) / 1e6
+        median = statistics.median(walls)
+        print(f"| {method} | {median:.2f} ({min(walls):.2f}) | {processor:.2f} | {peak:,.0f} |")
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def main() -> None:
         begin = time.perf_counter()
         METHODS[given.only](str(given.export))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(time.perf_counter() - begin, peak)
+        print(time.perf_counter() - begin, time.process_time(), peak)
         return
     if given.export:
         report(given.export, given.runs)

@@ -130,6 +130,33 @@ def test_a_file_is_overwritten_only_by_force(command: Command, tmp_path: Path) -
     assert path.read_text().startswith("name,class,grid")
 
 
+def test_tables_for_other_tools_hold_every_gap(
+    library: Library, command: Command, tmp_path: Path
+) -> None:
+    assert command("analyze", "run.sqlite", "-o", tmp_path / "run.db").code == 0
+    assert command("analyze", "run.sqlite", "-o", f"{tmp_path}/run.parquet/").code == 0
+    assert command("analyze", "run.sqlite", "-o", tmp_path / "run.json").code == 0
+    assert library.all_gaps == [True, True, False]
+    names = sorted(entry.name for entry in tmp_path.iterdir())
+    assert names == ["run.db", "run.json", "run.parquet"]
+    assert (tmp_path / "run.parquet" / "gaps.parquet").is_file()
+
+
+@pytest.mark.usefixtures("library")
+def test_a_folder_of_tables_is_replaced_by_force_but_no_folder_of_others(
+    command: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.parquet"
+    assert command("gaps", "run.sqlite", "-o", path).code == 0
+    assert "[output-exists]" in command("kernels", "run.sqlite", "-o", path).err
+    assert command("kernels", "run.sqlite", "-o", path, "--force").code == 0
+    assert [entry.name for entry in path.iterdir()] == ["kernels.parquet"]
+    (path / "thesis.tex").write_text("mine")
+    result = command("kernels", "run.sqlite", "-o", path, "--force")
+    assert (result.code, "[output-exists]" in result.err) == (2, True)
+    assert (path / "thesis.tex").read_text() == "mine"
+
+
 def test_the_trace_itself_is_never_overwritten(
     library: Library, command: Command, tmp_path: Path
 ) -> None:
@@ -147,6 +174,7 @@ def test_the_trace_itself_is_never_overwritten(
     [
         (["-f", "jsn"], "unknown-format"),
         (["-o", "report.docx"], "unknown-format"),
+        (["-f", "db"], "needs-file"),
         (["-o", "no/such/folder/report.json"], "cannot-write"),
         (["--context", "12,x"], "bad-workload"),
         (["--window", "5"], "bad-window"),

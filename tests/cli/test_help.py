@@ -21,6 +21,11 @@ EVERYWHERE = {
     "info": (*THEORY, *TRACE, *OUTPUT),
     "gaps": (*THEORY, *TRACE, *OUTPUT),
     "kernels": (*THEORY, *TRACE, *OUTPUT),
+    "check": (
+        "--max-ratio", "--max-idle", "--max-unexplained", "--min-coverage", "--baseline",
+        "--max-regression", "--max-regression-us", "--noise-us", "--allow",
+        *THEORY, *TRACE, *OUTPUT,
+    ),
     "diff": ("--noise-us", *THEORY, *TRACE, *OUTPUT),
     "estimate": (*THEORY, *OUTPUT),
     "gpus": OUTPUT,
@@ -28,7 +33,7 @@ EVERYWHERE = {
     "rules": (*OUTPUT, "explain", "classify"),
     "rules explain": ("--rules", *OUTPUT),
     "rules classify": ("--rules", *OUTPUT),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EVERYWHERE)

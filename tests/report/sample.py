@@ -25,6 +25,7 @@ from nsysroof.results import (
     ImpossibleRow,
     KernelRow,
     KernelWindow,
+    LinkPart,
     LinkRow,
     OperatorBytes,
     OperatorRow,
@@ -327,6 +328,23 @@ def full() -> Report:
                 bytes_per_s=6.5536e9,
                 peak_bytes_per_s=64e9,
                 ratio=9.77,
+                overlapped_share=0.25,
+                copies_per_step=2.0,
+                bytes_per_step=26_214.4,
+                busy_ns_per_step=4_000.0,
+                step_share=4_000 / 6_100_000,
+                parts=[
+                    LinkPart(
+                        size="<64 kB",
+                        memory=memory,
+                        copies=40,
+                        bytes=524_288,
+                        busy_ns=80_000,
+                        bytes_per_s=6.5536e9,
+                        ratio=None,
+                    )
+                    for memory in ("pageable", "pinned")
+                ],
                 note="copies of less than 1 MB are bound by latency",
             )
         ],

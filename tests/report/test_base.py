@@ -5,11 +5,20 @@ from pathlib import Path
 import pytest
 
 from nsysroof.errors import UsageError
-from nsysroof.report.base import FORMATS, renderer_for, renderer_named
+from nsysroof.report.base import (
+    FILE_FORMATS,
+    FORMATS,
+    GATE_FORMATS,
+    FileRenderer,
+    any_renderer,
+    renderer_for,
+    renderer_named,
+)
 
 
 def test_the_formats_of_this_release() -> None:
     assert FORMATS == ("table", "tsv", "csv", "json", "md")
+    assert FILE_FORMATS == ("parquet", "db")
 
 
 @pytest.mark.parametrize(
@@ -18,6 +27,13 @@ def test_the_formats_of_this_release() -> None:
 )
 def test_the_ending_of_a_file_names_the_format(file: str, fmt: str) -> None:
     assert renderer_for(Path(file)) is renderer_named(fmt)
+
+
+@pytest.mark.parametrize(("file", "fmt"), [("a.parquet", "parquet"), ("b/A.DB", "db")])
+def test_formats_that_are_no_text_save_files(file: str, fmt: str) -> None:
+    assert renderer_for(Path(file)) is any_renderer(fmt)
+    assert isinstance(any_renderer(fmt), FileRenderer)
+    assert not isinstance(renderer_named("json"), FileRenderer)
 
 
 @pytest.mark.parametrize("file", ["report", "report.docx", ".json"])
@@ -29,7 +45,9 @@ def test_an_ending_that_means_nothing_lists_those_that_do(file: str) -> None:
 
 
 def test_no_ending_means_two_formats() -> None:
-    endings = [suffix for name in FORMATS for suffix in renderer_named(name).suffixes]
+    endings = [
+        suffix for name in GATE_FORMATS for suffix in any_renderer(name, GATE_FORMATS).suffixes
+    ]
     assert len(endings) == len(set(endings))
 
 

@@ -100,3 +100,4 @@ def test_rows_are_assigned_to_the_step_they_start_in() -> None:
         schema={"gpu": pl.UInt16, "start_ns": pl.Int64},
     )
     assert assign_steps(rows, steps).to_list() == [None, 0, 0, 1, None]
+    assert assign_steps(rows.clear(), steps).to_list() == []

@@ -123,6 +123,25 @@ def test_names_are_compared_without_case(tmp_path: Path) -> None:
     assert open_trace(path).names["text"].to_list() == ["void add<int>(T1)"]
 
 
+ACTIVITIES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE", "RUNTIME")
+
+
+@pytest.mark.parametrize("form", ["sqlite", "parquet"])
+def test_tables_without_rows(tmp_path: Path, form: str) -> None:
+    """Exports with --lazy=false have every table."""
+    export = ExportBuilder().keep_table("NVTX_EVENTS").keep_table("PROFILER_OVERHEAD")
+    for table in ACTIVITIES:
+        export.keep_table(f"CUPTI_ACTIVITY_KIND_{table}")
+    path = tmp_path / "run"
+    trace = open_trace(export.write(path) if form == "sqlite" else export.write_parquet(path))
+    frames = (
+        trace.kernels, trace.names, trace.copies, trace.fills, trace.replays, trace.api_calls,
+        trace.apis, trace.ranges, trace.overheads,
+    )  # fmt: skip
+    assert [frame.height for frame in frames] == [0] * 9
+    assert slugs(trace) == {"no-kernels": "error"}
+
+
 def test_empty_tables_of_eager_exports(opened: Open) -> None:
     export = two_kernels()
     for table in ("CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "NVTX_EVENTS"):

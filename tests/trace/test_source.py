@@ -120,6 +120,15 @@ def test_other_database(tmp_path: Path) -> None:
     assert refusal(path).slug == "not-a-trace"
 
 
+def test_database_in_utf16(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA encoding = 'UTF-16'")
+        connection.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    connection.close()
+    assert "UTF-16" in refusal(path).message
+
+
 def test_report_without_nsys_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

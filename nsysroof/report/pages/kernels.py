@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsysroof.report.blocks import Block, Grid, Row, Section, count, name, number, word
-from nsysroof.results import ImpossibleRow, KernelRow, LinkRow, Report, UnexplainedRow
+from nsysroof.results import ImpossibleRow, KernelRow, LinkPart, LinkRow, Report, UnexplainedRow
 from nsysroof.units import format_bytes, format_rate, format_ratio, format_share, format_us
 
 _UNEXPLAINED_SHOWN = 10
@@ -56,12 +56,18 @@ def links_section(report: Report) -> Section:
         number("copies"),
         number("size"),
         number("busy µs"),
+        number("of step"),
+        number("hidden"),
         number("rate"),
         number("peak"),
         number("ratio"),
     )
-    rows = tuple(_link(row) for row in report.links)
-    return Section(title="Copies and links", blocks=(Grid(columns=columns, rows=rows),))
+    grid = Grid(columns=columns, rows=tuple(_link(row) for row in report.links))
+    legend = (
+        "of step: share of the analysed steps in which they ran; hidden: share of their time in "
+        "which a kernel ran too."
+    )
+    return Section(title="Copies and links", blocks=(grid, legend))
 
 
 def kernels_section(kernels: list[KernelRow]) -> Section:
@@ -117,11 +123,22 @@ def _link(row: LinkRow) -> Row:
         f"{row.copies:,}",
         format_bytes(row.bytes),
         format_us(row.busy_ns),
+        format_share(row.step_share),
+        format_share(row.overlapped_share),
         format_rate(row.bytes_per_s, "B"),
         format_rate(row.peak_bytes_per_s, "B"),
         format_ratio(row.ratio),
     )
-    return Row(cells=cells, below=row.note)
+    parts = [_part(part) for part in row.parts] if len(row.parts) > 1 else []
+    return Row(cells=cells, below="; ".join([*parts, *([row.note] if row.note else [])]))
+
+
+def _part(part: LinkPart) -> str:
+    memory = f"{part.memory} " if part.memory else ""
+    return (
+        f"{memory}{part.size}: {count(part.copies, 'copy', 'copies')}, "
+        f"{format_bytes(part.bytes)} at {format_rate(part.bytes_per_s, 'B')}"
+    )
 
 
 def _kernel(row: KernelRow) -> Row:

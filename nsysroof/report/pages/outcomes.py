@@ -64,8 +64,8 @@ def check_sections(check: Check) -> tuple[Section, ...]:
         number("baseline"),
     )
     grid = Grid(columns=columns, rows=tuple(_rule(rule) for rule in _worst_first(check)))
-    opening = f"{check.verdict}: {check.report}; {count(len(check.rules), 'rule')}: {outcomes}"
-    return (Section(title="Check", blocks=(opening, grid)),)
+    opening = f"{check.verdict}: of {count(len(check.rules), 'rule')} {outcomes}"
+    return (Section(title="Check", blocks=(opening, check.report, grid)),)
 
 
 def _wall_section(diff: Diff) -> Section:

@@ -48,7 +48,7 @@ def operators(
     for index, layer in enumerate(model.layers):
         stage = Stage(model=model, workload=workload, layer=index, in_switch=in_switch_reduction)
         step += layer_operators(stage, layer)
-    return [*step, outside.norm("final_norm"), *_head(outside)]
+    return [*step, outside.norm("final_norm"), *head_operators(outside)]
 
 
 def _refuse_experts_of_a_dense_model(model: ModelSpec, workload: Workload) -> None:
@@ -135,7 +135,8 @@ def lm_head(model: ModelSpec, tp: int = 1) -> Linear:
     )
 
 
-def _head(stage: Stage) -> list[Operator]:
+def head_operators(stage: Stage) -> list[Operator]:
+    """Return the LM head over the rows that need logits, and what makes tokens of them."""
     model, step = stage.model, stage.workload
     rows = step.logit_rows
     found = stage.matmul(lm_head(model, step.tp), rows)

@@ -7,6 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from nsysroof.errors import UsageError
+from nsysroof.theory.models.classics import (
+    read_bloom,
+    read_falcon,
+    read_gpt2,
+    read_gpt_neox,
+    read_olmo,
+)
 from nsysroof.theory.models.fields import (
     Family,
     Fields,
@@ -17,10 +24,10 @@ from nsysroof.theory.models.fields import (
     sparse_ffn,
     windows,
 )
-from nsysroof.theory.models.hybrids import read_nemotron_h, read_qwen3_next
+from nsysroof.theory.models.hybrids import read_minimax, read_nemotron_h, read_qwen3_next
 from nsysroof.theory.models.latents import read_deepseek
 from nsysroof.theory.models.layers import Attention, Layer, QkNorm
-from nsysroof.theory.operators.elementwise import Activation
+from nsysroof.theory.models.patterns import read_decilm, read_llama4, read_mimo
 
 
 def read_family(config: Mapping[str, Any]) -> Family:
@@ -42,7 +49,8 @@ def read_family(config: Mapping[str, Any]) -> Family:
 
 
 def _llama(fields: Fields) -> Family:
-    bias = fields.flag("attention_bias", default=False)
+    # InternLM2 calls it bias.
+    bias = fields.flag("attention_bias", default=fields.flag("bias", default=False))
     layer = Layer(
         mixer=attention(fields, qkv_bias=bias, out_bias=bias),
         ffn=mlp(fields, bias=fields.flag("mlp_bias", default=False)),
@@ -164,6 +172,15 @@ def _olmo(fields: Fields) -> Family:
     return family(fields, layers, tied=False)
 
 
+def _olmoe(fields: Fields) -> Family:
+    bias = fields.flag("attention_bias", default=False)
+    layer = Layer(
+        mixer=attention(fields, qkv_bias=bias, out_bias=bias, qk_norm=QkNorm.FULL),
+        ffn=moe(fields, intermediate=fields.number("intermediate_size")),
+    )
+    return family(fields, [layer] * fields.count, tied=False)
+
+
 def _glm4_moe(fields: Fields) -> Family:
     width = fields.number("moe_intermediate_size")
     experts = moe(
@@ -186,35 +203,6 @@ def _glm4_moe(fields: Fields) -> Family:
     return family(fields, layers, tied=False)
 
 
-def _llama4(fields: Fields) -> Family:
-    width = fields.number("intermediate_size")
-    experts = moe(fields, intermediate=width, shared=width)
-    step = fields.number("interleave_moe_layer_step", default=1)
-    routed = set(fields.sequence("moe_layers") or range(step - 1, fields.count, step))
-    ropes = fields.sequence("no_rope_layers") or [
-        int((index + 1) % 4 != 0) for index in range(fields.count)
-    ]
-    chunk = fields.number("attention_chunk_size", default=8192)
-    plain = fields.flag("use_qk_norm", default=True)
-
-    def mixer(*, rope: bool) -> Attention:
-        base = attention(fields)
-        if not rope:
-            return replace(base, rotary=0)
-        return replace(base, chunk=chunk, qk_norm=QkNorm.PLAIN if plain else QkNorm.NONE)
-
-    layers = [
-        Layer(
-            mixer=mixer(rope=bool(ropes[index])),
-            ffn=experts
-            if index in routed
-            else mlp(fields, width=fields.number("intermediate_size_mlp")),
-        )
-        for index in range(fields.count)
-    ]
-    return family(fields, layers, tied=False)
-
-
 def _minimax_m2(fields: Fields) -> Family:
     base = attention(fields, head_dim=128, qk_norm=QkNorm.FULL)
     mixer = replace(base, rotary=fields.number("rotary_dim", default=base.rotary))
@@ -226,42 +214,17 @@ def _minimax_m2(fields: Fields) -> Family:
     return family(fields, [Layer(mixer=mixer, ffn=experts)] * fields.count, tied=False)
 
 
-def _falcon(fields: Fields) -> Family:
-    new = fields.flag("new_decoder_architecture", default=False)
-    parallel = new or fields.flag("parallel_attn", default=True)
-    base = attention(fields)
-    single = not new and fields.flag("multi_query", default=True)
-    mixer = replace(
-        base,
-        kv_heads=1 if single else base.kv_heads,
-        rotary=0 if fields.flag("alibi", default=False) else base.head_dim,
-    )
-    width = fields.number("ffn_hidden_size", default=4 * fields.hidden)
-    layer = Layer(
-        mixer=mixer,
-        ffn=mlp(fields, act=Activation.GELU, width=width),
-        pre_norms=1 if parallel and not new else 2,
-        parallel=parallel,
-    )
-    return family(fields, [layer] * fields.count, tied=True, layer_norm=True)
-
-
-def _gpt2(fields: Fields) -> Family:
-    mixer = replace(attention(fields, qkv_bias=True, out_bias=True), rotary=0)
-    width = fields.number("n_inner", "ffn_dim", default=4 * fields.hidden)
-    layer = Layer(mixer=mixer, ffn=mlp(fields, act=Activation.GELU, bias=True, width=width))
-    # OPT keeps two rows in front of its position table for padding.
-    opt = fields.model_type == "opt"
-    positions = fields.number("n_positions", "max_position_embeddings") + (2 if opt else 0)
-    return family(fields, [layer] * fields.count, tied=True, layer_norm=True, positions=positions)
-
-
 READERS: Mapping[str, Callable[[Fields], Family]] = {
     "llama": _llama,
+    "internlm2": _llama,
     "mistral": _mistral,
     "mixtral": _mixtral,
     "qwen2": _qwen,
     "qwen3": _qwen,
+    "qwen2_vl": _qwen,
+    "qwen2_vl_text": _qwen,
+    "qwen2_5_vl": _qwen,
+    "qwen2_5_vl_text": _qwen,
     "qwen3_vl_text": _qwen,
     "qwen2_moe": _qwen_moe,
     "qwen3_moe": _qwen_moe,
@@ -275,8 +238,9 @@ READERS: Mapping[str, Callable[[Fields], Family]] = {
     "phi3": _phi3,
     "olmo2": _olmo,
     "olmo3": _olmo,
+    "olmoe": _olmoe,
     "glm4_moe": _glm4_moe,
-    "llama4_text": _llama4,
+    "llama4_text": read_llama4,
     "minimax_m2": _minimax_m2,
     "deepseek_v2": read_deepseek,
     "deepseek_v3": read_deepseek,
@@ -285,8 +249,15 @@ READERS: Mapping[str, Callable[[Fields], Family]] = {
     "glm4_moe_lite": read_deepseek,
     "glm_moe_dsa": read_deepseek,
     "nemotron_h": read_nemotron_h,
-    "falcon": _falcon,
-    "gpt2": _gpt2,
-    "opt": _gpt2,
+    "minimax": read_minimax,
+    "minimax_text_01": read_minimax,
+    "mimo_v2_flash": read_mimo,
+    "nemotron-nas": read_decilm,
+    "falcon": read_falcon,
+    "gpt2": read_gpt2,
+    "opt": read_gpt2,
+    "bloom": read_bloom,
+    "gpt_neox": read_gpt_neox,
+    "olmo": read_olmo,
 }
 """Readers by ``model_type``."""

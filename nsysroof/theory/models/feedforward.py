@@ -24,6 +24,7 @@ from nsysroof.theory.operators.moe import (
     load_experts,
     most_experts,
     permute,
+    same_group_experts,
     topk,
 )
 from nsysroof.theory.workload import Workload
@@ -68,6 +69,7 @@ class Routing:
     Attributes:
         experts: Distinct experts that the bound takes: the expectation, or the observed number.
         expected: Their expected number under uniform routing.
+        same_groups: The same where all tokens keep the same groups of experts; None without groups.
         fewest: The least there can be.
         most: The most there can be.
         rows: Token-expert pairs on this GPU.
@@ -78,6 +80,7 @@ class Routing:
 
     experts: float
     expected: float
+    same_groups: float | None
     fewest: float
     most: float
     rows: float
@@ -112,10 +115,15 @@ class Routing:
         expected = expected_experts(ffn.experts, ffn.top_k, tokens, ep=ep)
         fewest = fewest_experts(ffn.experts, ffn.top_k, ep=ep)
         observed = workload.experts
-        share = expected_destinations(ep, ffn.top_k) / ep if ep > 1 else 1.0
+        share = destinations(ffn, ep) / ep
         return cls(
             experts=expected if observed is None else observed,
             expected=expected,
+            same_groups=None
+            if ffn.groups == 1 or ep > 1
+            else same_group_experts(
+                ffn.experts, ffn.top_k, tokens, groups=ffn.groups, kept=ffn.kept_groups
+            ),
             fewest=float(fewest) if observed is None else min(fewest, observed),
             most=float(most_experts(ffn.experts, ffn.top_k, tokens, ep=ep)),
             rows=tokens * ffn.top_k / ep,
@@ -134,6 +142,11 @@ class Routing:
             "experts_max": self.most,
             "rows": self.rows,
         }
+
+
+def destinations(ffn: Moe, ep: int) -> float:
+    """Return how many GPUs a token is sent to on average; 1 where all experts are on one."""
+    return expected_destinations(ep, ffn.top_k, groups=ffn.groups, kept=ffn.kept_groups)
 
 
 def _routed(stage: Stage, ffn: Moe, routing: Routing) -> list[Operator]:
@@ -206,8 +219,8 @@ def _placement(stage: Stage, ffn: Moe, routing: Routing) -> list[Operator]:
 
 
 def _exchange_bytes(stage: Stage, ffn: Moe) -> int:
-    destinations = expected_destinations(stage.workload.ep, ffn.top_k)
-    return round(stage.workload.tokens * destinations * stage.model.hidden * stage.size)
+    sent = stage.workload.tokens * destinations(ffn, stage.workload.ep)
+    return round(sent * stage.model.hidden * stage.size)
 
 
 def _loading(stage: Stage, up: Linear, down: Linear) -> list[Operator]:

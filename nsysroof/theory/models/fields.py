@@ -10,7 +10,7 @@ from nsysroof.errors import UsageError
 from nsysroof.theory.models.layers import Attention, FeedForward, Layer, Mlp, Moe, QkNorm
 from nsysroof.theory.operators.elementwise import Activation
 
-HIDDEN = ("hidden_size", "n_embd", "d_model")
+HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model")
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 HEADS = ("num_attention_heads", "n_head")
 KV_HEADS = ("num_key_value_heads", "n_head_kv", "num_kv_heads")

@@ -1,4 +1,4 @@
-"""Families that mix recurrent layers with attention: Qwen3-Next and Nemotron-H."""
+"""Families that mix recurrent layers with attention: Qwen3-Next, Nemotron-H and MiniMax."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nsysroof.theory.models.fields import (
     sparse_ffn,
 )
 from nsysroof.theory.models.layers import Attention, FeedForward, Layer, Mixer, Mlp, QkNorm
-from nsysroof.theory.models.states import DeltaNet, Mamba2
+from nsysroof.theory.models.states import DeltaNet, Lightning, Mamba2
 from nsysroof.theory.operators.elementwise import Activation
 
 STATE_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -106,3 +106,25 @@ def _nemotron_attention(fields: Fields) -> Attention:
         value_dim=width,
         rotary=0,
     )
+
+
+def read_minimax(fields: Fields) -> Family:
+    """Return a MiniMax family: seven layers of lightning attention to one of softmax attention."""
+    base = attention(fields, head_dim=128)
+    full = replace(base, rotary=fields.number("rotary_dim", default=base.head_dim))
+    linear = Lightning(heads=base.heads, head_dim=base.head_dim)
+    experts = moe(
+        fields,
+        intermediate=fields.number("intermediate_size"),
+        shared=fields.number("shared_intermediate_size", default=0),
+    )
+    kinds = fields.layer_kinds() or [
+        "full_attention" if softmax else "linear_attention"
+        for softmax in fields.sequence("attn_type_list") or ()
+    ]
+    if len(kinds) != fields.count:
+        raise fields.unusable("attn_type_list", kinds, f"{fields.count} entries are needed")
+    layers = [
+        Layer(mixer=full if kind == "full_attention" else linear, ffn=experts) for kind in kinds
+    ]
+    return family(fields, layers, tied=False)

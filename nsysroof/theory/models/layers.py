@@ -76,11 +76,6 @@ class Attention:
         }[self.qk_norm]
         return norm + (self.heads if self.sinks else 0)
 
-    @property
-    def cached_values(self) -> int:
-        """Numbers cached per token over all GPUs."""
-        return self.kv_heads * (self.head_dim + self.value_dim)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:

@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -182,7 +182,9 @@ def find_model(name_or_path: str) -> ModelSpec:
 @cache
 def _catalogued(key: str) -> ModelSpec:
     text = files("nsysroof").joinpath("data/models", f"{key}.toml").read_text(encoding="utf-8")
-    return ModelSpec.from_config(tomllib.loads(text)["config"], name=key)
+    entry = tomllib.loads(text)
+    model = ModelSpec.from_config(entry["config"], name=key)
+    return replace(model, notes=(*model.notes, entry["note"])) if "note" in entry else model
 
 
 def _from_file(path: Path) -> ModelSpec:

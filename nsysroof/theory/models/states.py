@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nsysroof.theory.dtypes import FLOAT_BYTES
 from nsysroof.theory.models.linear import Linear, replicated_heads, shared_heads
 
 
@@ -42,10 +43,10 @@ class Mamba2:
         """Convolution with bias, step and decay per head, gated norm."""
         return (self.conv + 1) * self.channels() + 3 * self.heads + self.inner()
 
-    @property
-    def cached_values(self) -> int:
-        """Nothing grows with the context."""
-        return 0
+    def state_bytes(self, tp: int, conv_bytes: int) -> int:
+        """Return what one sequence keeps on one GPU: the state and the convolution's columns."""
+        values = self.inner(tp) * self.state * FLOAT_BYTES[self.state_dtype]
+        return values + self.channels(tp) * (self.conv - 1) * conv_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +88,10 @@ class DeltaNet:
         """Convolution, step and decay per head, gated norm."""
         return self.conv * (2 * self.keys() + self.values()) + 2 * self.value_heads + self.value_dim
 
-    @property
-    def cached_values(self) -> int:
-        """Nothing grows with the context."""
-        return 0
+    def state_bytes(self, tp: int, conv_bytes: int) -> int:
+        """Return what one sequence keeps on one GPU: the state and the convolution's columns."""
+        values = self.values(tp) * self.key_dim * FLOAT_BYTES[self.state_dtype]
+        return values + (2 * self.keys(tp) + self.values(tp)) * (self.conv - 1) * conv_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ class Lightning:
         """Norm of the output."""
         return self.heads * self.head_dim
 
-    @property
-    def cached_values(self) -> int:
-        """Nothing grows with the context."""
-        return 0
+    def state_bytes(self, tp: int, conv_bytes: int) -> int:  # noqa: ARG002  it has no convolution
+        """Return what one sequence keeps on one GPU: the state of every head."""
+        heads = shared_heads(self.heads, tp, what="state heads")
+        return heads * self.head_dim**2 * FLOAT_BYTES[self.state_dtype]

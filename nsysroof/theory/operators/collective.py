@@ -158,12 +158,14 @@ def all_to_all(size: int, ranks: int) -> Cost:
     return all_gather(size, ranks)
 
 
-def expected_destinations(ranks: int, choices: int) -> float:
+def expected_destinations(ranks: int, choices: int, *, groups: int = 1, kept: int = 1) -> float:
     """Return how many distinct GPUs the ``choices`` experts of one token lie on, on average.
 
-    A token that goes to several experts of one GPU is sent there once: R·(1-(1-1/R)^k).
+    A token that goes to several experts of one GPU is sent there once: R·(1-(1-1/R)^k). Where
+    experts lie in ``groups`` and a token keeps ``kept`` of them, R counts the GPUs of those.
 
-    >>> round(expected_destinations(8, 8), 3)
-    5.251
+    >>> round(expected_destinations(8, 8), 3), round(expected_destinations(8, 8, groups=8, kept=4), 3)
+    (5.251, 3.6)
     """
-    return float(ranks * (1 - (1 - 1 / ranks) ** choices))
+    reached = ranks if groups == 1 else min(ranks, kept * max(1, ranks // groups))
+    return float(reached * (1 - (1 - 1 / reached) ** choices))
