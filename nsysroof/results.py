@@ -507,6 +507,43 @@ class LinkRow(_Plain, frozen=True, kw_only=True):
     note: str = ""
 
 
+class CollectiveRow(_Plain, frozen=True, kw_only=True):
+    """The collectives of one role on one GPU: waiting for the last rank, then moving bytes.
+
+    ``wait_ns``, ``transfer_ns`` and ``skew_ns`` (between the first and the last rank to enter)
+    are the p50 of one instance, ``*_total_ns`` sums over all. ``method`` tells how they were
+    split: ``arrival`` where every rank is on one clock; else ``percentile``, which takes the
+    shortest tenth of the instances for mere transfer and knows no skew.
+    """
+
+    role: str
+    gpu: int
+    instances: int
+    wait_ns: int
+    transfer_ns: int
+    skew_ns: int | None
+    wait_total_ns: int
+    transfer_total_ns: int
+    wait_ns_per_step: float
+    transfer_ns_per_step: float
+    method: str  # arrival | percentile
+
+
+class OverlapRow(_Plain, frozen=True, kw_only=True):
+    """One role, its kernels beside kernels of other streams apart from those that ran alone.
+
+    ``clean_ns`` and ``overlapped_ns`` are the p50 of one kernel, null where there is none;
+    ``slowdown`` is overlapped over clean.
+    """
+
+    role: str
+    clean: int
+    overlapped: int
+    clean_ns: int | None
+    overlapped_ns: int | None
+    slowdown: float | None
+
+
 class Host(_Plain, frozen=True, kw_only=True):
     """What the host did: evidence for causes, never time to win back."""
 
@@ -541,6 +578,8 @@ class Report(_Tables, frozen=True, kw_only=True):
     unexplained: list[UnexplainedRow]
     impossible: list[ImpossibleRow]
     links: list[LinkRow]
+    collectives: list[CollectiveRow] = []
+    overlaps: list[OverlapRow] = []
     host: Host
 
     def per_step(self, ns: int) -> float | None:

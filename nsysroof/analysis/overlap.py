@@ -1,0 +1,102 @@
+"""Kernels that ran beside kernels of other streams, apart from those that ran alone.
+
+A kernel that shares the GPU takes longer through no fault of its own (a matrix product beside a
+collective takes up to twice its time), so the clean instances judge the kernel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from nsysroof.results import OverlapRow
+from nsysroof.timeline.intervals import Intervals, Times, union
+
+_LANE = ["pid", "context", "stream"]
+
+
+def overlap_rows(kernels: pl.DataFrame) -> list[OverlapRow]:
+    """Return one row per role that ran beside another stream at least once, by role.
+
+    A kernel counts as overlapped when a kernel of another stream of its GPU ran for any of its
+    time. Kernels of its own stream do not count: programmatic dependent launch lets them overlap
+    by design.
+
+    Args:
+        kernels: ``gpu``, ``pid``, ``context``, ``stream``, ``step`` (null outside the analysed
+            steps), ``role``, ``main``, ``start_ns``, ``end_ns`` of all kernels; the roles are
+            judged by their main kernels inside steps.
+    """
+    shared = pl.Series("shared_ns", np.zeros(kernels.height, dtype=np.int64))
+    numbered = kernels.select(*_LANE, "gpu", "start_ns", "end_ns").with_row_index("row")
+    for own in numbered.partition_by("gpu"):
+        shared = shared.scatter(own["row"], _shared_ns(own))
+    wanted = pl.col("role").is_not_null() & pl.col("step").is_not_null() & pl.col("main")
+    ns = pl.col("end_ns") - pl.col("start_ns")
+    beside = pl.col("shared_ns") > 0
+    found = (
+        kernels.select("role", "step", "main", "start_ns", "end_ns")
+        .with_columns(shared)
+        .filter(wanted)
+        .group_by("role")
+        .agg(
+            (~beside).sum().alias("clean"),
+            beside.sum().alias("overlapped"),
+            ns.filter(~beside).quantile(0.5, interpolation="nearest").alias("clean_ns"),
+            ns.filter(beside).quantile(0.5, interpolation="nearest").alias("overlapped_ns"),
+        )
+        .filter(pl.col("overlapped") > 0)
+        .sort("role")
+    )
+    return [_row(row) for row in found.iter_rows(named=True)]
+
+
+def _row(row: dict[str, str | int | float | None]) -> OverlapRow:
+    clean, overlapped = (
+        None if row[name] is None else int(row[name] or 0) for name in ("clean_ns", "overlapped_ns")
+    )
+    return OverlapRow(
+        role=str(row["role"]),
+        clean=int(row["clean"] or 0),
+        overlapped=int(row["overlapped"] or 0),
+        clean_ns=clean,
+        overlapped_ns=overlapped,
+        slowdown=overlapped / clean if clean and overlapped is not None else None,
+    )
+
+
+def _shared_ns(kernels: pl.DataFrame) -> Times:
+    """Return for how long a kernel of another stream ran beside each; kernels of one GPU.
+
+    A stream is busy throughout each of its kernels, so it shares the GPU exactly where at least
+    two streams are busy.
+    """
+    lanes = [
+        union(lane["start_ns"].to_numpy(), lane["end_ns"].to_numpy())
+        for lane in kernels.partition_by(_LANE)
+    ]
+    crowded = _at_least_two(lanes)
+    starts, ends = kernels["start_ns"].to_numpy(), kernels["end_ns"].to_numpy()
+    return _covered_before(ends, crowded) - _covered_before(starts, crowded)
+
+
+def _at_least_two(lanes: list[Intervals]) -> Intervals:
+    """Return where at least two of several unions hold at once."""
+    starts = np.concatenate([lane.starts for lane in lanes])
+    ends = np.concatenate([lane.ends for lane in lanes])
+    edges = np.concatenate([starts, ends])
+    steps = np.concatenate([np.ones(starts.size, np.int64), -np.ones(ends.size, np.int64)])
+    order = np.argsort(edges, kind="stable")
+    edges, depth = edges[order], np.cumsum(steps[order])
+    crowded = np.flatnonzero(depth[:-1] >= 2)
+    return union(edges[crowded], edges[crowded + 1])
+
+
+def _covered_before(points: Times, cover: Intervals) -> Times:
+    """Return how much of the cover lies before each point."""
+    if not cover.starts.size:
+        return np.zeros(points.shape, dtype=np.int64)
+    whole = np.concatenate([[0], np.cumsum(cover.ends - cover.starts)])
+    at = np.searchsorted(cover.starts, points, side="right")
+    inside = np.minimum(points - cover.starts[at - 1], (cover.ends - cover.starts)[at - 1])
+    return np.where(at > 0, whole[np.maximum(at - 1, 0)] + inside, 0)
