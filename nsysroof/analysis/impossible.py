@@ -1,15 +1,23 @@
-"""Faster than theory: which input is wrong, judged from all operators together."""
+"""Faster than theory: which single input is wrong, judged from all operators together."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from nsysroof.analysis.theory import Hardware
 from nsysroof.results import ImpossibleRow, OperatorRow
 from nsysroof.theory.kinds import ATTENTION_KINDS, LINK_KINDS, OperatorKind
 from nsysroof.theory.workload import Workload
 
-_NARROWER = 0.45  # below half of a 16-bit bound even 8-bit operands would not do
+_BY_FINDING = (
+    ("gpu-mismatch", "peak", "the capture was made on another GPU than the one given"),
+    ("model-mismatch", "shape", "the launches are not those of the model given"),
+    ("batch-mismatch", "batch", "the launches are not those of the batch given"),
+    ("tp-mismatch", "tp", "the launches are not those of the TP given"),
+    ("dtype-mismatch", "weight-dtype", "the kernels ran in another format than the one given"),
+)
+_HALF = 0.45  # at least this share of a bound is left where operands are half as wide
+_ONE_COPY = 0.9  # … where all sequences read one copy of the cache
 _CACHED = 2.0  # a step that touches less than this many L2 sizes may stay resident
 
 
@@ -17,26 +25,31 @@ def impossible_rows(
     rows: Sequence[OperatorRow],
     hardware: Hardware,
     workload: Workload | None,
+    findings: Collection[str],
 ) -> list[ImpossibleRow]:
     """Return the operators measured below their bound, the most impossible first.
 
     ``hard`` rows are below the minimum bound too: no choice of experts explains them.
+
+    Args:
+        rows: Every operator measured.
+        hardware: The GPU that the bounds are for.
+        workload: The step given, None without a model.
+        findings: Slugs of what the capture contradicts; they name the wrong input first.
     """
     if workload is None:
         return []
     below = [row for row in rows if row.ratio is not None and row.ratio < 1]
-    bounded = [row for row in rows if row.ratio is not None and row.limiter != "latency"]
-    step_bytes = sum(row.bytes.memory * row.instances_per_step for row in rows)
+    whole = _Whole(rows, below, hardware, workload)
+    told = next((found for found in _BY_FINDING if found[0] in findings), None)
     found = []
     for row in below:
-        least = row.min_bound_ns if row.min_bound_ns is not None else row.bound_ns
-        hard = least is not None and row.measured_ns < least
-        cause, evidence = _cause(row, below, bounded, hardware, workload, step_bytes, hard=hard)
+        cause, evidence = told[1:] if told else whole.cause(row)
         found.append(
             ImpossibleRow(
                 role=row.role,
                 ratio=row.ratio or 0.0,
-                hard=hard,
+                hard=_is_hard(row),
                 likely_cause=cause,
                 evidence=evidence,
             )
@@ -44,55 +57,84 @@ def impossible_rows(
     return sorted(found, key=lambda row: (row.ratio, row.role))
 
 
-def _cause(
-    row: OperatorRow,
-    below: Sequence[OperatorRow],
-    bounded: Sequence[OperatorRow],
-    hardware: Hardware,
-    workload: Workload,
-    step_bytes: float,
-    *,
-    hard: bool,
-) -> tuple[str, str]:
-    ratio = row.ratio or 0.0
-    kinds = set(row.kind.split("+"))
-    if OperatorKind.MOE_GEMM in kinds and not hard:
+class _Whole:
+    """All operators of a step, among which one change has to make every one possible."""
+
+    def __init__(
+        self,
+        rows: Sequence[OperatorRow],
+        below: Sequence[OperatorRow],
+        hardware: Hardware,
+        workload: Workload,
+    ) -> None:
+        self.below = below
+        self.workload = workload
+        self.l2_bytes = hardware.gpu.l2_bytes if hardware.gpu else None
+        self.step_bytes = sum(row.bytes.memory * row.instances_per_step for row in rows)
+        self.bounded = sum(row.ratio is not None and row.limiter != "latency" for row in rows)
+        self.attention = [row for row in below if _kinds(row) & ATTENTION_KINDS]
+        self.experts = [row for row in below if OperatorKind.MOE_GEMM in _kinds(row)]
+        self.weighty = [row for row in below if row.bytes.weight and row not in self.experts]
+
+    def cause(self, row: OperatorRow) -> tuple[str, str]:
+        """Return the likeliest wrong input behind one row, and why."""
+        if self.l2_bytes and self.step_bytes <= _CACHED * self.l2_bytes:
+            return "cache", (
+                f"the step touches {self.step_bytes / 1e6:.1f} MB, "
+                f"the L2 holds {self.l2_bytes / 1e6:.1f} MB"
+            )
+        if len(self.below) == self.bounded and self.bounded > 1:
+            return "peak", f"all {self.bounded} bounded operators are below: the peak is too high"
+        if row in self.attention:
+            return self._of_attention(row)
+        if row in self.experts:
+            return self._of_experts(row)
+        if _kinds(row) & LINK_KINDS:
+            return "peak", "a collective moved its bytes faster than the link's peak"
+        if row in self.weighty and len(self.weighty) > 1:
+            return self._of_weights()
+        return "shape", "only this operator is below: its shape, or the match, is wrong"
+
+    def _of_attention(self, row: OperatorRow) -> tuple[str, str]:
+        ratio, batch = row.ratio or 0.0, self.workload.batch
+        if batch > 1 and ratio >= _ONE_COPY / batch:
+            also = "; the experts agree, since like sequences choose like experts"
+            return "shared-prefix", (
+                f"its time reads {ratio:.2f} of the cache of {batch} sequences: they may share a "
+                f"prefix{also if self.experts else ', or be shorter than --context'}"
+            )
+        if ratio >= _HALF and self.workload.kv is None:
+            return "kv-dtype", f"its time reads {ratio:.2f} of the cache: an 8-bit cache fits"
+        return "context", f"its time reads {ratio:.2f} of the cache: a shorter context fits"
+
+    def _of_experts(self, row: OperatorRow) -> tuple[str, str]:
+        if self.attention and self.workload.batch > 1:
+            return "shared-prefix", "attention is below too: like sequences choose like experts"
+        share = ""
+        if len(self.experts) == 2:
+            first, second = (one.measured_ns / (one.bound_ns or 1) for one in self.experts)
+            share = f"; the expert products are at {first:.2f} and {second:.2f} of their bounds"
+        if _is_hard(row):
+            return "shape", "it is below the bound of the fewest experts" + share
+        least, most = (row.min_bound_ns or 0) / 1e3, (row.bound_ns or 0) / 1e3
         return "experts", (
-            f"measured {row.measured_ns / 1e3:.1f} µs lies between the bound of the fewest experts "
-            f"({(row.min_bound_ns or 0) / 1e3:.1f} µs) and that of the expected number "
-            f"({(row.bound_ns or 0) / 1e3:.1f} µs): tokens share more experts than chance; "
+            f"{row.measured_ns / 1e3:.1f} µs lies between the bounds of the fewest ({least:.1f} µs) "
+            f"and of the expected experts ({most:.1f} µs): tokens share more than chance{share}; "
             "give --experts"
         )
-    l2 = hardware.gpu.l2_bytes if hardware.gpu else None
-    if l2 and step_bytes <= _CACHED * l2:
-        return (
-            "cache",
-            f"the step touches {step_bytes / 1e6:.1f} MB, the L2 holds {l2 / 1e6:.1f} MB",
-        )
-    if len(below) == len(bounded) and len(bounded) > 1:
-        return "peak", f"all {len(bounded)} bounded operators are below: the peak is too high"
-    if kinds & ATTENTION_KINDS:
-        if workload.batch > 1 and ratio < _NARROWER:
-            return "shared-prefix", (
-                f"it reads {ratio:.2f} of the KV cache of {workload.batch} sequences: "
-                "they may share a prefix, or be shorter than --context"
-            )
-        if ratio < _NARROWER:
-            return "context", f"it reads {ratio:.2f} of the KV cache: the context is shorter"
-        return "context", (
-            f"it reads at most {ratio:.2f} of the KV cache: a shorter context, or an 8-bit cache"
-        )
-    if kinds & LINK_KINDS:
-        return "peak", "a collective moved its bytes faster than the link's peak"
-    weighty = [other for other in below if other.bytes.weight]
-    if row.bytes.weight and len(weighty) > 1:
-        if ratio >= _NARROWER:
-            return "weight-dtype", (
-                f"{len(weighty)} weight-reading operators are below, this one at {ratio:.2f}: "
-                "narrower weights than assumed"
-            )
-        return "tp", (
-            f"{len(weighty)} weight-reading operators are below, this one at {ratio:.2f}: "
-            "the weights may be split over more GPUs"
-        )
-    return "shape", "only this operator is below: its shape, or the match, is wrong"
+
+    def _of_weights(self) -> tuple[str, str]:
+        ratio = min(one.ratio or 0.0 for one in self.weighty)
+        told = f"{len(self.weighty)} operators that read weights are below, down to {ratio:.2f}"
+        if ratio >= _HALF:
+            return "weight-dtype", f"{told}: weights of half the width fit all of them"
+        return "tp", f"{told}: the weights may be split over more GPUs"
+
+
+def _kinds(row: OperatorRow) -> set[str]:
+    return set(row.kind.split("+"))
+
+
+def _is_hard(row: OperatorRow) -> bool:
+    least = row.min_bound_ns if row.min_bound_ns is not None else row.bound_ns
+    return least is not None and row.measured_ns < least

@@ -13,7 +13,7 @@ from nsysroof.match.assign import Placement
 from nsysroof.results import OperatorRow
 from nsysroof.theory.cost import Cost, Operator
 from nsysroof.theory.gpus import Peaks
-from nsysroof.theory.kinds import MATMUL_KINDS, OperatorKind
+from nsysroof.theory.kinds import LINK_KINDS, MATMUL_KINDS, OperatorKind
 from nsysroof.theory.roofline import Bound, bound, link_of
 from nsysroof.trace.schema import unpack_grid
 
@@ -45,6 +45,11 @@ class OperatorGroup:
     min_bound: Bound | None
     reachable: Bound | None
     penalty: float
+
+    @property
+    def crosses_link(self) -> bool:
+        """Whether it moves bytes between GPUs."""
+        return any(member.kind in LINK_KINDS for member in self.members)
 
     @property
     def fixed(self) -> bool:

@@ -10,11 +10,15 @@ from msgspec import structs
 
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
+from nsysroof.analysis.collectives import collective_rows
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.links import link_rows
 from nsysroof.analysis.operators import OperatorGroup, group_operators, operator_rows
 from nsysroof.analysis.options import Options
+from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.selection import Selection, select
+from nsysroof.analysis.shapes import shape_findings, usual_launches
+from nsysroof.analysis.step_timeline import step_timeline
 from nsysroof.analysis.steps import Analysed, choose_steps, phase_rows, step_rows
 from nsysroof.analysis.tables import (
     coverage,
@@ -29,7 +33,16 @@ from nsysroof.match.assign import Placement, Plan, place_operators
 from nsysroof.match.engines import projects_value_first
 from nsysroof.match.phases import attention_names, step_phases
 from nsysroof.match.rules import KernelClass, load_rules
-from nsysroof.results import Budget, Capture, Finding, LinkRow, Phase, Report, StepBounds
+from nsysroof.results import (
+    Budget,
+    Capture,
+    Finding,
+    LinkRow,
+    Phase,
+    Report,
+    StepBounds,
+    StepTimeline,
+)
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.decoder import operators as model_operators
@@ -113,7 +126,10 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         floor_ns=hardware.floor_ns,
         sm_count=hardware.gpu.sm_count if hardware.gpu else None,
     )
-    impossible = impossible_rows(operators, hardware, theory.workload)
+    mismatches = [*hardware.findings, *_layer_findings(found), *_shape_findings(found)]
+    impossible = impossible_rows(
+        operators, hardware, theory.workload, {finding.slug for finding in mismatches}
+    )
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))
     idle_known = capture.graph_mode != _WORK_HIDDEN
     timeline = account(found.activities, gaps, idle_known=idle_known)
@@ -138,11 +154,10 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     )
     told = [
         *capture.findings,
-        *hardware.findings,
+        *mismatches,
         *find.ranks_missing(options.tp, len(picked.gpus)),
         *(find.no_steps(options.step_range) if capture.kernels and not found.steps.height else []),
         *find.mixed_phases(found.phases, analysed.phase),
-        *_layer_findings(found),
         *find.low_coverage(covered, modelled=modelled),
         *find.below_bound(impossible),
         *find.read_redundancy(operators),
@@ -158,6 +173,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         phases=found.phases,
         steps=step_rows(analysed),
         budget=budget,
+        step_timeline=_step_timeline(found, gaps) if idle_known else None,
         step_bounds=_bounds_of_step(theory, hardware, budget),
         operators=operators,
         kernels=kernel_rows(
@@ -172,6 +188,13 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         unexplained=unexplained_rows(found.kernels, found.texts, found.classes, modelled=modelled),
         impossible=impossible,
         links=links,
+        collectives=collective_rows(
+            found.kernels,
+            {group.role for group in found.groups if group.crosses_link},
+            group_size=options.tp,
+            shared_clock=True,
+        ),
+        overlaps=overlap_rows(found.kernels),
         host=host_calls(trace),
     )
 
@@ -332,6 +355,13 @@ def _peaks_used(
     return used
 
 
+def _step_timeline(found: _Measured, gaps: pl.DataFrame) -> StepTimeline | None:
+    median = found.analysed.median_step
+    if median is None:
+        return None
+    return step_timeline(found.activities, gaps, found.kernels["role"], found.texts, median)
+
+
 def _share(group: OperatorGroup) -> Share:
     if group.bound.spec_ns is None:
         return Share.UNEXPLAINED
@@ -359,6 +389,14 @@ def _bounds_of_step(
         tokens_per_s=tokens / wall * 1e9 if wall else None,
         tokens_per_s_bound=tokens / bounds.hard_ns * 1e9 if bounds.hard_ns else None,
     )
+
+
+def _shape_findings(found: _Measured) -> list[Finding]:
+    theory = found.theory
+    if theory.model is None or theory.workload is None:
+        return []
+    launches = usual_launches(found.kernels, found.groups, found.classes)
+    return shape_findings(launches, theory.model, theory.workload, found.hardware.gpu)
 
 
 def _layer_findings(found: _Measured) -> list[Finding]:

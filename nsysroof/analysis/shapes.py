@@ -1,0 +1,212 @@
+"""Whether the inputs fit the launches: batch, tensor parallelism, model and formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import polars as pl
+
+from nsysroof.analysis.operators import OperatorGroup
+from nsysroof.errors import UsageError
+from nsysroof.match.engines import newest_architecture
+from nsysroof.match.rules import KernelClass
+from nsysroof.match.tiles import TiledLaunch, generation_grid, tiled_launch
+from nsysroof.results import Finding
+from nsysroof.theory.gpus import Gpu
+from nsysroof.theory.kinds import ATTENTION_KINDS, MATMUL_KINDS
+from nsysroof.theory.models.decoder import operators as model_operators
+from nsysroof.theory.models.spec import ModelSpec
+from nsysroof.theory.workload import Workload
+from nsysroof.trace.schema import unpack_grid
+
+_DEGREES = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """The usual main kernel of an operator group."""
+
+    group: OperatorGroup
+    kernel: KernelClass
+    grid: list[int]
+
+
+def usual_launches(
+    kernels: pl.DataFrame, groups: Sequence[OperatorGroup], classes: Sequence[KernelClass]
+) -> list[Launched]:
+    """Return the most frequent main kernel and grid of each group, in model order."""
+    usual = (
+        kernels.filter(pl.col("group").is_not_null() & pl.col("main"))
+        .group_by("group", "name", "grid")
+        .len()
+        .sort("group", "len", "name", "grid", descending=[False, True, False, False])
+        .unique("group", keep="first", maintain_order=True)
+    )
+    return [
+        Launched(group=groups[group], kernel=classes[name], grid=unpack_grid(grid))
+        for group, name, grid, _ in usual.iter_rows()
+    ]
+
+
+def shape_findings(
+    launches: Sequence[Launched], model: ModelSpec, workload: Workload, gpu: Gpu | None
+) -> list[Finding]:
+    """Return what the launches contradict, the likeliest wrong input named.
+
+    Args:
+        launches: The usual launch of each operator group.
+        model: The model given.
+        workload: The step given.
+        gpu: The GPU meant, None where it is not known.
+    """
+    told = [*_formats(launches), *_architecture(launches, gpu)]
+    tiled = [launch for launch in (_tiled(one, gpu) for one in launches) if launch is not None]
+    heads, batch = _attention(launches)
+    if batch is not None and batch != workload.batch:
+        told.append(
+            _finding(
+                "batch-mismatch",
+                f"decode attention ran over {batch} sequences, but the batch given is "
+                f"{workload.batch}",
+                f"give --batch {batch}",
+            )
+        )
+    expected = _kv_heads(launches)
+    degree = _other_degree(tiled, model, workload)
+    wrong = [launch for launch in tiled if not launch.fits()]
+    if degree is not None and (wrong or heads not in (None, expected)):
+        told.append(
+            _finding(
+                "tp-mismatch",
+                f"the grids are those of TP {degree}, but --tp {workload.tp} was given",
+                f"give --tp {degree}",
+            )
+        )
+    elif heads is not None and heads != expected:
+        told.append(_other_model(model, f"attention ran over {heads} KV heads, not {expected}"))
+    elif wrong and not (batch is not None and batch != workload.batch):
+        told.append(_by_tokens(wrong, tiled, model, workload))
+    return told
+
+
+def _by_tokens(
+    wrong: Sequence[TiledLaunch], tiled: Sequence[TiledLaunch], model: ModelSpec, workload: Workload
+) -> Finding:
+    """Blame the batch where one number of tokens fits every grid, else the model."""
+    ranges = [launch.token_range() for launch in tiled]
+    known = [found for found in ranges if found is not None]
+    low, high = (
+        max(low for low, _ in known) if known else 1,
+        min(high for _, high in known or [(0, 0)]),
+    )
+    if len(known) == len(tiled) and low <= high:
+        return _finding(
+            "batch-mismatch",
+            f"the grids fit {low} to {high} tokens in a step, but the batch given makes "
+            f"{workload.tokens}",
+            "give the --batch that was served",
+        )
+    first = wrong[0]
+    return _other_model(
+        model,
+        f"the grid of {first.role} has {first.blocks} blocks, which do not cover "
+        f"{first.features} x {first.tokens}",
+    )
+
+
+def _attention(launches: Sequence[Launched]) -> tuple[int | None, int | None]:
+    for launch in launches:
+        grid = generation_grid(launch.kernel, launch.grid)
+        if grid is not None:
+            return grid
+    return None, None
+
+
+def _kv_heads(launches: Sequence[Launched]) -> int | None:
+    for launch in launches:
+        member = launch.group.members[0]
+        if member.kind in ATTENTION_KINDS and "kv_heads" in member.inputs:
+            return int(member.inputs["kv_heads"])
+    return None
+
+
+def _tiled(launch: Launched, gpu: Gpu | None) -> TiledLaunch | None:
+    member = launch.group.members[0]
+    if member.kind not in MATMUL_KINDS or not {"m", "n"} <= set(member.inputs):
+        return None
+    return tiled_launch(
+        launch.kernel,
+        member.role,
+        features=int(member.inputs["n"]),
+        tokens=int(member.inputs["m"]),
+        blocks=prod(launch.grid),
+        sm_count=gpu.sm_count if gpu else None,
+    )
+
+
+def _other_degree(tiled: Sequence[TiledLaunch], model: ModelSpec, workload: Workload) -> int | None:
+    """Return the one other TP that fits every grid, where the one given does not."""
+    if not tiled or all(launch.fits() for launch in tiled):
+        return None
+    fitting = []
+    for degree in _DEGREES:
+        if degree == workload.tp:
+            continue
+        try:
+            other = model_operators(model, replace(workload, tp=degree))
+        except UsageError:
+            continue
+        columns = {op.role: int(op.inputs["n"]) for op in other if "n" in op.inputs}
+        if all(launch.fits(features=columns[launch.role]) for launch in tiled):
+            fitting.append(degree)
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _formats(launches: Sequence[Launched]) -> list[Finding]:
+    """Compare the dtype in a product's kernel name with the one its bound was made for."""
+    wrong: dict[tuple[str, str], list[str]] = {}
+    for launch in launches:
+        member = launch.group.members[0]
+        shown = launch.kernel.attributes.get("dtype")
+        if member.kind in MATMUL_KINDS and isinstance(shown, str) and shown != member.dtype:
+            wrong.setdefault((shown, member.dtype), []).append(member.role)
+    return [
+        _finding(
+            "dtype-mismatch",
+            f"{', '.join(roles[:3])} ran in {shown}, but the bound is for {meant}",
+            "give --weights and --activations as they were served",
+            severity="warning",
+        )
+        for (shown, meant), roles in wrong.items()
+    ]
+
+
+def _architecture(launches: Sequence[Launched], gpu: Gpu | None) -> list[Finding]:
+    newest = newest_architecture([launch.kernel for launch in launches])
+    if gpu is None or newest is None:
+        return []
+    own = int(gpu.compute_capability.replace(".", ""))
+    if newest <= own:
+        return []
+    return [
+        _finding(
+            "gpu-mismatch",
+            f"kernels for compute capability {newest / 10:.1f} ran, which {gpu.key} "
+            f"({gpu.compute_capability}) cannot run",
+            "give the GPU of the capture with --gpu",
+        )
+    ]
+
+
+def _other_model(model: ModelSpec, why: str) -> Finding:
+    return _finding(
+        "model-mismatch",
+        f"this is not {model.name}: {why}",
+        "give the model that was served with --model NAME or config.json",
+    )
+
+
+def _finding(slug: str, text: str, hint: str, *, severity: str = "error") -> Finding:
+    return Finding(slug=slug, severity=severity, text=text, hint=hint)
