@@ -225,7 +225,9 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
     )
     kernels = _with_replays(picked.kernels, activities)
     kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
-    phased = step_phases(kernels, steps, classes)
+    phased = step_phases(
+        kernels, steps, classes, stated=None if options.phase == "auto" else options.phase
+    )
     analysed = choose_steps(phased, options.phase)
     visible = capture.graph_mode not in _KERNELS_HIDDEN
     theory = _theory(

@@ -22,18 +22,24 @@ def attention_names(classes: Sequence[KernelClass]) -> list[int]:
 
 
 def step_phases(
-    kernels: pl.DataFrame, steps: pl.DataFrame, classes: Sequence[KernelClass]
+    kernels: pl.DataFrame,
+    steps: pl.DataFrame,
+    classes: Sequence[KernelClass],
+    *,
+    stated: str | None,
 ) -> pl.DataFrame:
     """Return the steps with a ``phase``.
 
     A step with prefill attention alone prefills, with decode attention alone decodes, with both
-    is mixed. Where the names fit both, a replayed step decodes, and so do steps that repeat;
-    a step without attention is ``other``.
+    is mixed. Where the names fit both, it is the phase that the user states; without a word of
+    the user a replayed step decodes, and so do steps that repeat. A step without attention is
+    ``other``.
 
     Args:
         kernels: Kernels with ``gpu``, ``step`` and ``name``.
         steps: Schema ``STEPS``.
         classes: Class of each name.
+        stated: The phase that the user named, None for ``auto``.
     """
     told_by_name = pl.Series("told", [_phase(kernel) for kernel in classes], dtype=pl.String)
     stepped = kernels.filter(pl.col("step").is_not_null())
@@ -54,6 +60,8 @@ def step_phases(
         .then(pl.lit("mixed"))
         .when("prefill")
         .then(pl.lit("prefill"))
+        .when(silent & pl.lit(stated is not None))
+        .then(pl.lit(stated))
         .when(pl.col("decode") | pl.col("replayed") | (silent & (pl.len() > 1)))
         .then(pl.lit("decode"))
         .otherwise(pl.lit("other"))
