@@ -69,8 +69,9 @@ def _cause(
             "cache",
             f"the step touches {step_bytes / 1e6:.1f} MB, the L2 holds {l2 / 1e6:.1f} MB",
         )
-    if len(below) == len(bounded) and len(bounded) > 1:
-        return "peak", f"all {len(bounded)} bounded operators are below: the peak is too high"
+    shared = _shared_cause(row, below, bounded)
+    if shared is not None:
+        return shared
     if kinds & ATTENTION_KINDS:
         if workload.batch > 1 and ratio < _NARROWER:
             return "shared-prefix", (
@@ -96,3 +97,18 @@ def _cause(
             "the weights may be split over more GPUs"
         )
     return "shape", "only this operator is below: its shape, or the match, is wrong"
+
+
+def _shared_cause(
+    row: OperatorRow, below: Sequence[OperatorRow], bounded: Sequence[OperatorRow]
+) -> tuple[str, str] | None:
+    """Return what would explain all operators, or all that compute, at once."""
+    if len(below) == len(bounded) and len(bounded) > 1:
+        return "peak", f"all {len(bounded)} bounded operators are below: the peak is too low"
+    computing = [other for other in bounded if other.limiter == "compute"]
+    if row.limiter == "compute" and len(computing) > 1 and all(o in below for o in computing):
+        return "batch", (
+            f"all {len(computing)} operators bound by arithmetic are below, this one at "
+            f"{row.ratio or 0:.2f}, and not all bound by memory: fewer tokens in the step"
+        )
+    return None
