@@ -173,11 +173,9 @@ def _bandwidth(products: list[Product], gpu: Gpu | None) -> tuple[Roof | None, s
             f"{CACHED} times the L2 of {gpu.key}"
         )
     best = max(cold, key=lambda p: (p.bytes_per_s, p.shape))
-    return (
-        Roof(key="bw", value=best.bytes_per_s, test=f"product {best.shape} {best.dtype}"),
-        f"bw is the highest of {len(cold)} products that memory binds and that touch {CACHED} "
-        "times the L2 or more",
-    )
+    roof = Roof(key="bw", value=best.bytes_per_s, test=f"product {best.shape} {best.dtype}")
+    what = f"products that memory binds and that touch {CACHED} times the L2 or more"
+    return roof, f"bw is the highest of {len(cold)} {what}"
 
 
 def _rows(text: str, where: str) -> Iterator[Product | str]:
