@@ -629,7 +629,8 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
     """One step in theory, ns; tokens per second follow from ``serial_ns``.
 
     ``serial_ns``: matmuls, attention, LM head and collectives one after another, weights, KV and
-    links without activations (method 1); ``serial_reachable_ns`` the same at measured roofs;
+    links without activations (method 1), ``serial_bytes`` of them; ``serial_reachable_ns`` the same
+    at measured roofs;
     ``serial_with_activations_ns`` every operator with its activations.
     ``hard_ns``: max(sum FLOP/peak, sum bytes/bandwidth, sum link/link peak) over every operator,
     activations included; what engines may fuse away (residual adds, casts) is left out.
@@ -641,6 +642,7 @@ class EstimateStep(_Plain, frozen=True, kw_only=True):
     """
 
     serial_ns: float
+    serial_bytes: int | None = None
     serial_with_activations_ns: float
     serial_reachable_ns: float | None = None
     hard_ns: float

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from nsysroof.findings import finding
+from nsysroof.match.rules import KernelClass
 from nsysroof.results import (
     SEVERITIES,
     Assumptions,
@@ -15,21 +17,42 @@ from nsysroof.results import (
     OperatorRow,
     Phase,
 )
+from nsysroof.theory.kinds import MATMUL_KINDS
 
 _LOW_COVERAGE = 0.8
+_ROLES_TOLD = 3
+_BITS = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4}
 _INFLATED = 1.05
+_DOUBTS = {
+    "batch": "batch-mismatch",
+    "context": "context-mismatch",
+    "shared-prefix": "context-mismatch",
+    "tp": "tp-mismatch",
+    "weight-dtype": "dtype-mismatch",
+    "kv-dtype": "dtype-mismatch",
+    "peak": "peak-too-low",
+}
+"""Slug of the input that a likely cause of an impossible result doubts."""
+
+_DOUBT_HINTS = {
+    "batch-mismatch": "give the number of sequences in a step with --batch",
+    "context-mismatch": "give the KV length of each sequence with --context",
+    "tp-mismatch": "give the number of GPUs that share the model with --tp",
+    "dtype-mismatch": "give the formats with --weights, --kv and --activations",
+    "peak-too-low": "check --gpu, or give the peak that holds with --peak KEY=VALUE",
+}
 
 
 def in_order(findings: Sequence[Finding]) -> list[Finding]:
     """Return findings with errors first, each slug and text once."""
-    unique = {(finding.slug, finding.text): finding for finding in findings}
+    unique = {(found.slug, found.text): found for found in findings}
     return sorted(unique.values(), key=lambda f: (SEVERITIES.index(f.severity), f.slug, f.text))
 
 
 def unknown_gpu(names: Sequence[str | None]) -> Finding:
     """The device has no known peaks, so there are no ratios."""
     told = ", ".join(sorted({name for name in names if name})) or "not named in the capture"
-    return Finding(
+    return finding(
         slug="unknown-gpu",
         severity="warning",
         text=f"the peaks of this GPU are not known ({told}): no bounds and no ratios",
@@ -39,7 +62,7 @@ def unknown_gpu(names: Sequence[str | None]) -> Finding:
 
 def gpu_mismatch(given: str, traced: str) -> Finding:
     """The user named another GPU than the trace does."""
-    return Finding(
+    return finding(
         slug="gpu-mismatch",
         severity="warning",
         text=f"--gpu {given} was given, but the capture was made on {traced}",
@@ -55,7 +78,7 @@ def no_steps(step_range: str | None) -> list[Finding]:
         else "no graph replay, no repeating kernel pattern"
     )
     return [
-        Finding(
+        finding(
             slug="no-steps",
             severity="warning",
             text=f"steps not detected: {why}; times are over the whole window",
@@ -69,7 +92,7 @@ def ranks_missing(tp: int, gpus: int) -> list[Finding]:
     if gpus >= tp:
         return []
     return [
-        Finding(
+        finding(
             slug="rank-missing",
             severity="error",
             text=f"kernels on {gpus} of {tp} ranks: per-rank and collective results are partial",
@@ -80,7 +103,7 @@ def ranks_missing(tp: int, gpus: int) -> list[Finding]:
 
 def model_mismatch(model: str, layers: int, found: int) -> Finding:
     """The step repeats another number of layers than the model has."""
-    return Finding(
+    return finding(
         slug="model-mismatch",
         severity="error",
         text=f"{model} has {layers} layers, but the step runs attention {found} times",
@@ -94,7 +117,7 @@ def mixed_phases(phases: Sequence[Phase], chosen: str | None) -> list[Finding]:
         return []
     told = ", ".join(f"{phase.count} {phase.phase}" for phase in phases)
     return [
-        Finding(
+        finding(
             slug="mixed-phases",
             severity="note",
             text=f"the window holds {told} steps; the {chosen} steps are analysed",
@@ -109,7 +132,7 @@ def low_coverage(coverage: Coverage, *, modelled: bool) -> list[Finding]:
     if not modelled or share is None or share >= _LOW_COVERAGE:
         return []
     return [
-        Finding(
+        finding(
             slug="low-coverage",
             severity="warning",
             text=f"the theory explains {share * 100:.1f} % of kernel time",
@@ -125,7 +148,7 @@ def below_bound(rows: Sequence[ImpossibleRow]) -> list[Finding]:
     hard = [row for row in rows if row.hard]
     told = ", ".join(row.role for row in (hard or rows)[:3])
     return [
-        Finding(
+        finding(
             slug="below-bound",
             severity="error" if hard else "warning",
             text=f"{len(rows)} operators are faster than their bound ({told}): "
@@ -135,10 +158,47 @@ def below_bound(rows: Sequence[ImpossibleRow]) -> list[Finding]:
     ]
 
 
+def doubtful_inputs(rows: Sequence[ImpossibleRow]) -> list[Finding]:
+    """The inputs that most likely make operators faster than their bound, each once."""
+    found: dict[str, list[ImpossibleRow]] = {}
+    for row in rows:
+        if row.likely_cause in _DOUBTS:
+            found.setdefault(_DOUBTS[row.likely_cause], []).append(row)
+    return [
+        finding(
+            slug=slug,
+            severity="warning",
+            text=f"{_listed([row.role for row in own])}: {own[0].evidence}",
+            hint=_DOUBT_HINTS[slug],
+        )
+        for slug, own in sorted(found.items())
+    ]
+
+
+def dtype_mismatch(rows: Sequence[OperatorRow], classes: Sequence[KernelClass]) -> list[Finding]:
+    """Kernels whose names show operands of another width than was assumed for their operator."""
+    shown = {kernel.name: kernel.attributes.get("dtype") for kernel in classes}
+    differing: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        found = shown.get(row.kernels[0])
+        is_product = not MATMUL_KINDS.isdisjoint(row.kind.split("+"))
+        if is_product and isinstance(found, str) and _widths_differ(found, row.dtype):
+            differing.setdefault((found, row.dtype), []).append(row.role)
+    return [
+        finding(
+            slug="dtype-mismatch",
+            severity="warning",
+            text=f"{_listed(roles)}: the kernel's name shows {found} operands, assumed are {assumed}",
+            hint=_DOUBT_HINTS["dtype-mismatch"],
+        )
+        for (found, assumed), roles in differing.items()
+    ]
+
+
 def read_redundancy(rows: Sequence[OperatorRow]) -> list[Finding]:
     """Weights that a step reads more than once."""
     return [
-        Finding(
+        finding(
             slug="read-redundancy",
             severity="warning",
             text=f"{row.role} reads its weights {row.reads_per_step:.1f} times in a step",
@@ -156,7 +216,7 @@ def profiler_inflation(assumptions: Assumptions, measured_ns: int | None) -> lis
     inflation = measured_ns / (assumptions.unprofiled_step_us * 1e3)
     bounds = inflation > _INFLATED
     return [
-        Finding(
+        finding(
             slug="profiler-inflation",
             severity="warning" if bounds else "note",
             text=f"the step takes {inflation:.3f} times what it takes without the profiler"
@@ -174,3 +234,19 @@ def attention_calls(kernels: pl.DataFrame, attention_names: Sequence[int]) -> in
         .len()["len"]
     )
     return int(per_step.median()) if per_step.len() else 0  # type: ignore[arg-type]  # a number
+
+
+def _listed(roles: Sequence[str]) -> str:
+    """Return the first few roles.
+
+    >>> _listed(["attn.core", "lm_head", "mlp.act", "sample"])
+    'attn.core, lm_head, mlp.act and 1 more'
+    """
+    more = len(roles) - _ROLES_TOLD
+    return ", ".join(roles[:_ROLES_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
+def _widths_differ(found: str, assumed: str) -> bool:
+    """Return whether two formats are known to have elements of different widths."""
+    widths = (_BITS.get(found), _BITS.get(assumed))
+    return None not in widths and widths[0] != widths[1]

@@ -71,7 +71,9 @@ class _Whole:
         self.workload = workload
         self.l2_bytes = hardware.gpu.l2_bytes if hardware.gpu else None
         self.step_bytes = sum(row.bytes.memory * row.instances_per_step for row in rows)
-        self.bounded = sum(row.ratio is not None and row.limiter != "latency" for row in rows)
+        bounded = [row for row in rows if row.ratio is not None and row.limiter != "latency"]
+        self.bounded = len(bounded)
+        self.computing = [row for row in bounded if row.limiter == "compute"]
         self.attention = [row for row in below if _kinds(row) & ATTENTION_KINDS]
         self.experts = [row for row in below if OperatorKind.MOE_GEMM in _kinds(row)]
         self.weighty = [row for row in below if row.bytes.weight and row not in self.experts]
@@ -84,7 +86,12 @@ class _Whole:
                 f"the L2 holds {self.l2_bytes / 1e6:.1f} MB"
             )
         if len(self.below) == self.bounded and self.bounded > 1:
-            return "peak", f"all {self.bounded} bounded operators are below: the peak is too high"
+            return "peak", f"all {self.bounded} bounded operators are below: the peak is too low"
+        if row in self.computing and len(self.computing) > 1 and self._all_below(self.computing):
+            return "batch", (
+                f"all {len(self.computing)} operators bound by arithmetic are below, and not all "
+                "bound by memory: fewer tokens in the step"
+            )
         if row in self.attention:
             return self._of_attention(row)
         if row in self.experts:
@@ -94,6 +101,9 @@ class _Whole:
         if row in self.weighty and len(self.weighty) > 1:
             return self._of_weights()
         return "shape", "only this operator is below: its shape, or the match, is wrong"
+
+    def _all_below(self, rows: Sequence[OperatorRow]) -> bool:
+        return all(row in self.below for row in rows)
 
     def _of_attention(self, row: OperatorRow) -> tuple[str, str]:
         ratio, batch = row.ratio or 0.0, self.workload.batch

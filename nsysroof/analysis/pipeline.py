@@ -160,6 +160,8 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         *find.mixed_phases(found.phases, analysed.phase),
         *find.low_coverage(covered, modelled=modelled),
         *find.below_bound(impossible),
+        *find.doubtful_inputs(impossible),
+        *find.dtype_mismatch(operators, found.classes),
         *find.read_redundancy(operators),
         *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
     ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nsysroof import __version__
-from nsysroof.cli import rules
+from nsysroof.cli import roofs, rules
 from nsysroof.cli.analyze import analyze
 from nsysroof.cli.check import check
 from nsysroof.cli.diff import diff
@@ -78,3 +78,4 @@ def _start(
 for _command in (info, analyze, estimate, gaps, kernels, diff, check, gpus, models):
     app.command()(_command)
 app.add_typer(rules.app, name="rules")
+app.add_typer(roofs.app, name="roofs")

@@ -221,7 +221,7 @@ class OutputOptions:
             "-f",
             "--format",
             metavar="FORMAT",
-            help="table, tsv, csv, json or md, with -o also parquet or db; default: table on a "
+            help="table, tsv, csv, json, md or html, with -o also parquet or db; default: table on a "
             "terminal, tsv in a pipe.",
         ),
     ] = None

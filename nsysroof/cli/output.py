@@ -94,7 +94,7 @@ def choose_destination(
     path = output.output
     if path is not None:
         inputs = [source] if isinstance(source, Path) else source or []
-        _check_free(path, force=output.force, inputs=inputs)
+        check_free(path, force=output.force, inputs=inputs)
     if output.format is not None:
         renderer = any_renderer(output.format, formats)
         if path is None and isinstance(renderer, FileRenderer):
@@ -113,7 +113,12 @@ def choose_destination(
     )
 
 
-def _check_free(path: Path, *, force: bool, inputs: Sequence[Path]) -> None:
+def check_free(path: Path, *, force: bool, inputs: Sequence[Path]) -> None:
+    """Refuse a file that is there already, or that is read.
+
+    Raises:
+        UsageError: ``output-exists`` or ``output-is-input``.
+    """
     if not path.exists():
         return
     if any(source.exists() and path.samefile(source) for source in inputs):

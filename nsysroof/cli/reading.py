@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from nsysroof.cli.options import SelectionOptions, TheoryOptions, parse_window
+from nsysroof.cli.origin import command_of
 from nsysroof.errors import Inconclusive, UsageError
 from nsysroof.results import Report
 
@@ -66,7 +69,7 @@ def read_report(
     *,
     all_gaps: bool = False,
 ) -> Report:
-    """Return the report on a trace.
+    """Return the report on a trace, with the command that makes it.
 
     Raises:
         NsysroofError: As ``open_trace`` and ``analyze`` do.
@@ -76,7 +79,8 @@ def read_report(
     from nsysroof.analysis import analyze
     from nsysroof.trace import open_trace
 
-    return analyze(open_trace(trace), options, all_gaps=all_gaps)
+    report = analyze(open_trace(trace), options, all_gaps=all_gaps)
+    return structs.replace(report, command=command_of(trace, model, theory, selection))
 
 
 def is_saved_report(path: Path) -> bool:

@@ -17,6 +17,7 @@ _MODULES = {
     "csv": "nsysroof.report.to_csv",
     "json": "nsysroof.report.to_json",
     "md": "nsysroof.report.to_md",
+    "html": "nsysroof.report.to_html",
 }
 FORMATS = tuple(_MODULES)
 """Names of the formats; a new one is a module with a ``RENDERER`` and one line above."""

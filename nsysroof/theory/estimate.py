@@ -18,6 +18,7 @@ from nsysroof.results import (
     PeakUsed,
 )
 from nsysroof.theory.cost import Cost, Operator
+from nsysroof.theory.dtypes import FLOAT_BYTES
 from nsysroof.theory.feasibility import must_fit
 from nsysroof.theory.gpus import Gpu
 from nsysroof.theory.kinds import ATTENTION_KINDS, LINK_KINDS, MATMUL_KINDS
@@ -26,11 +27,12 @@ from nsysroof.theory.models.feedforward import Routing
 from nsysroof.theory.models.layers import Layer, Moe
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.models.stage import kv_format
-from nsysroof.theory.models.weights import count_parameters, quoted_active_bytes
+from nsysroof.theory.models.weights import cache_bytes, count_parameters, quoted_active_bytes
 from nsysroof.theory.offload import offload
 from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import Bound, bound, link_of, operator_bound, ridges, step_bounds
 from nsysroof.theory.workload import Workload
+from nsysroof.units import format_bytes
 
 NS_PER_S = 1e9
 
@@ -66,11 +68,11 @@ def estimate(
     every = operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
     step = [op for op in every if not op.auxiliary]
     judge = _Judge(peaks=peaks, reachable=None if roofs is None else peaks.overlaid(roofs))
-    rows = _rows(step, judge, floor_ns)
+    notes = () if roofs is None else roofs.notes
     return Estimate(
         tool_version=version("nsysroof"),
-        assumptions=_assumptions(model, peaks, workload, floor_ns),
-        operators=rows,
+        assumptions=_assumptions(model, peaks, workload, floor_ns, notes),
+        operators=_rows(step, judge, floor_ns),
         layer=_layer(model, step, judge),
         # What an engine may fuse away is no part of a bound on the whole step.
         step=_step(model, [op for op in step if not op.optional], judge, workload, floor_ns),
@@ -79,7 +81,7 @@ def estimate(
         ridge=ridges(peaks),
         experts=_experts(model, workload),
         parameters=_parameters(model),
-        notes=[*model.notes, *_layer_notes(model)],
+        notes=[*model.notes, *_layer_notes(model), *_method_notes(model, workload)],
     )
 
 
@@ -229,6 +231,7 @@ def _step(
     quoted = Cost(weight=quoted_active_bytes(model, workload) // workload.tp)
     return EstimateStep(
         serial_ns=serial_ns,
+        serial_bytes=sum(op.cost.resident_bytes for op in serial),
         serial_with_activations_ns=_sum(step, judge.spec_ns),
         serial_reachable_ns=_reachable_sum(serial, judge),
         hard_ns=floors.hard_ns or 0.0,
@@ -293,8 +296,30 @@ def _layer_notes(model: ModelSpec) -> list[str]:
     return [f"layers differ: the one shown is number {first}, one of {count} alike of {total}"]
 
 
+def _method_notes(model: ModelSpec, workload: Workload) -> list[str]:
+    """Return why the one-line floor with quoted parameters is not the one with bytes read."""
+    if workload.phase != "decode":
+        return []
+    counts = count_parameters(model)
+    quoted = counts.active_with_embedding
+    unread = (quoted - counts.active_with_head) * FLOAT_BYTES[model.dtype]
+    cached = format_bytes(cache_bytes(model, workload))
+    parts = [f"a floor from the {quoted / 1e9:.2f} B active parameters as quoted"]
+    if unread:
+        parts.append(f"counts {format_bytes(unread)} of embedding that no step reads and")
+    parts.append(f"leaves out {cached} of KV cache")
+    if model.is_moe and workload.batch > 1:
+        parts.append("and the experts that further tokens choose")
+    parts.append("and agrees with the others by luck where it does")
+    return [" ".join(parts)]
+
+
 def _assumptions(
-    model: ModelSpec, peaks: Peaks, workload: Workload, floor_ns: float | None
+    model: ModelSpec,
+    peaks: Peaks,
+    workload: Workload,
+    floor_ns: float | None,
+    notes: Sequence[str],
 ) -> Assumptions:
     quantised = model.quantisation.weights
     configured = model.dtype if quantised is None else quantised.name
@@ -315,5 +340,5 @@ def _assumptions(
         floor_us=None if floor_ns is None else floor_ns / 1e3,
         tokens_per_step=workload.tokens_per_step,
         peaks=[PeakUsed(key=k, value=p.value, source=p.source) for k, p in peaks.items()],
-        notes=list(peaks.notes),
+        notes=[*peaks.notes, *notes],
     )

@@ -132,11 +132,15 @@ def at_clock(entries: Mapping[str, Peak], share: float) -> dict[str, Peak]:
 
 
 class _RoofsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of measured roofs: ``source`` says how and where they were measured."""
+    """A file of measured roofs: ``source`` says how and where they were measured.
 
-    source: str
-    roofs: dict[str, float]
+    It may stand above the table of roofs or in it.
+    """
+
+    roofs: dict[str, float | str]
+    source: str | None = None
     gpu: str | None = None
+    notes: list[str] = []
 
 
 def parse_peaks(options: Sequence[str]) -> dict[str, float]:
@@ -219,7 +223,12 @@ def read_roofs(path: str | Path) -> Peaks:
     try:
         raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         file = msgspec.convert(raw, _RoofsFile)
-        roofs = {k: checked_peak(k, v, where=str(path)) for k, v in sorted(file.roofs.items())}
+        source = _source_of(file)
+        roofs = {
+            key: checked_peak(key, _number(key, value), where=str(path))
+            for key, value in sorted(file.roofs.items())
+            if key != "source"
+        }
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise InputError(
             f"cannot read measured roofs: {error}",
@@ -228,6 +237,20 @@ def read_roofs(path: str | Path) -> Peaks:
             where=str(path),
         ) from error
     return Peaks(
-        entries={key: Peak(value, f"measured: {file.source}") for key, value in roofs.items()},
+        entries={key: Peak(value, f"measured: {source}") for key, value in roofs.items()},
         gpu=file.gpu,
+        notes=tuple(file.notes),
     )
+
+
+def _source_of(file: _RoofsFile) -> str:
+    source = file.source or file.roofs.get("source")
+    if not isinstance(source, str):
+        raise msgspec.ValidationError("it has no source")
+    return source
+
+
+def _number(key: str, value: float | str) -> float:
+    if isinstance(value, str):
+        raise msgspec.ValidationError(f"{key} is text, a rate per second is needed")
+    return value

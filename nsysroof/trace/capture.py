@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from nsysroof.findings import finding
 from nsysroof.results import Capture, CaptureDevice, CaptureProcess, Finding
 from nsysroof.trace.activity import Activity
 from nsysroof.trace.contract import NEWEST_SCHEMA, is_newer_schema
@@ -81,7 +82,7 @@ def judge(evidence: Evidence) -> Capture:
     names = {facts.gpu: facts.name for facts in evidence.gpus}
     pids = sorted(by_pid.keys() | {pid for pid, n in evidence.launches_by_pid.items() if n})
     findings = sorted(
-        _findings(evidence, by_pid), key=lambda finding: _SEVERITIES.index(finding.severity)
+        _findings(evidence, by_pid), key=lambda found: _SEVERITIES.index(found.severity)
     )
     return Capture(
         nsys_version=evidence.metadata.nsys_version,
@@ -134,7 +135,7 @@ def _findings(evidence: Evidence, by_pid: dict[int, int]) -> Iterator[Finding]:
 def _about_kernels(evidence: Evidence, by_pid: dict[int, int]) -> Iterator[Finding]:
     if not evidence.kernels.rows and not evidence.replays.rows:
         launched = evidence.launches
-        yield Finding(
+        yield finding(
             slug="no-kernels",
             severity="error",
             text=f"no GPU kernel records; {launched:,} launch API calls were traced",
@@ -150,7 +151,7 @@ def _about_kernels(evidence: Evidence, by_pid: dict[int, int]) -> Iterator[Findi
     silent = [pid for pid in silent if pid not in replayed]
     if silent and (by_pid or replayed):
         listed = ", ".join(map(str, silent))
-        yield Finding(
+        yield finding(
             slug="rank-missing",
             severity="error",
             text=(
@@ -166,7 +167,7 @@ def _about_graphs(evidence: Evidence) -> Iterator[Finding]:
     mode, metadata = evidence.graph_mode, evidence.metadata
     replays = evidence.replays.frame
     if opaque := replays.height - _replays_with_kernels(evidence):
-        yield Finding(
+        yield finding(
             slug="graph-level-trace",
             severity="error",
             text=(
@@ -176,7 +177,7 @@ def _about_graphs(evidence: Evidence) -> Iterator[Finding]:
             hint=_NODE_HINT,
         )
     if mode == "missing":
-        yield Finding(
+        yield finding(
             slug="graph-launches-unseen",
             severity="error",
             text=(
@@ -186,7 +187,7 @@ def _about_graphs(evidence: Evidence) -> Iterator[Finding]:
             hint=_NODE_HINT,
         )
     elif evidence.unseen_graph_launches:
-        yield Finding(
+        yield finding(
             slug="graph-launches-unseen",
             severity="warning",
             text=(
@@ -196,7 +197,7 @@ def _about_graphs(evidence: Evidence) -> Iterator[Finding]:
             hint="usual at the edges of a capture; otherwise records were lost",
         )
     if mode == "node" and metadata.trace_kind == "software":
-        yield Finding(
+        yield finding(
             slug="software-node-trace",
             severity="warning",
             text=(
@@ -224,14 +225,14 @@ def _about_records(evidence: Evidence) -> Iterator[Finding]:
     ]
     if bad:
         serious = any(count > _SERIOUS_SHARE * activity.rows for _, activity, count in bad)
-        yield Finding(
+        yield finding(
             slug="bad-timestamps",
             severity="error" if serious else "warning",
             text="set aside: " + "; ".join(_describe_bad(*entry) for entry in bad),
             hint="totals leave these records out; profile again if they matter",
         )
     if metadata.filtered or metadata.windowed:
-        yield Finding(
+        yield finding(
             slug="partial-export",
             severity="warning",
             text="the export holds only some tables or some times of the capture",
@@ -241,21 +242,21 @@ def _about_records(evidence: Evidence) -> Iterator[Finding]:
     whole = not (metadata.filtered or metadata.windowed)
     if whole and collected is not None and found < collected:
         lost = collected - found
-        yield Finding(
+        yield finding(
             slug="incomplete-capture",
             severity="error" if lost > _SERIOUS_SHARE * collected else "warning",
             text=f"{collected:,} CUDA events were collected, {found:,} are in the export",
             hint="export again; if it stays, stop the program before nsys so that it can flush",
         )
     if metadata.losses:
-        yield Finding(
+        yield finding(
             slug="incomplete-capture",
             severity="warning",
             text="the profiler says that records were lost: " + "; ".join(metadata.losses),
             hint="profile a shorter window",
         )
     if metadata.driver_newer:
-        yield Finding(
+        yield finding(
             slug="driver-newer",
             severity="note",
             text="the CUDA driver is newer than this nsys: records may be missing or stop early",
@@ -272,7 +273,7 @@ def _describe_bad(name: str, activity: Activity, count: int) -> str:
 def _about_launch_rows(evidence: Evidence) -> Iterator[Finding]:
     without, used = evidence.kernels.launchless, evidence.kernels.frame.height
     if without:
-        yield Finding(
+        yield finding(
             slug="missing-launch-rows",
             severity="note",
             text=(
@@ -288,7 +289,7 @@ def _about_devices(evidence: Evidence) -> Iterator[Finding]:
     places = frozenset().union(*(activity.places for activity in evidence.activities))
     used = {place.gpu for place in places if place.gpu is not None}
     if unknown := sorted(used - described):
-        yield Finding(
+        yield finding(
             slug="no-gpu-info",
             severity="warning",
             text=f"the export does not say which GPU this is: {', '.join(map(str, unknown))}",
@@ -297,7 +298,7 @@ def _about_devices(evidence: Evidence) -> Iterator[Finding]:
     pids = {place.pid for place in places}
     guessed = {place.pid for place in places if not place.known}
     if len(pids) > 1 and guessed:
-        yield Finding(
+        yield finding(
             slug="device-mapping-assumed",
             severity="note",
             text=(
@@ -311,7 +312,7 @@ def _about_devices(evidence: Evidence) -> Iterator[Finding]:
 def _about_schema(evidence: Evidence) -> Iterator[Finding]:
     version = evidence.metadata.schema_version
     if version is None:
-        yield Finding(
+        yield finding(
             slug="schema-unknown",
             severity="note",
             text="the export carries no schema version, as before 2022: read by column names",
@@ -319,7 +320,7 @@ def _about_schema(evidence: Evidence) -> Iterator[Finding]:
         )
     if is_newer_schema(version):
         newest = ".".join(map(str, NEWEST_SCHEMA))
-        yield Finding(
+        yield finding(
             slug="schema-newer",
             severity="warning",
             text=f"export schema {version} is newer than {newest}, the newest known",
@@ -327,14 +328,14 @@ def _about_schema(evidence: Evidence) -> Iterator[Finding]:
         )
     if evidence.missing_columns:
         listed = ", ".join(f"{table}.{column}" for table, column in evidence.missing_columns)
-        yield Finding(
+        yield finding(
             slug="missing-columns",
             severity="warning",
             text=f"the export lacks {listed}: what depends on them is left out",
             hint="export again from the report with a current nsys",
         )
     if evidence.nameless_kernels:
-        yield Finding(
+        yield finding(
             slug="missing-names",
             severity="warning",
             text=f"{evidence.nameless_kernels:,} kernels have no name in the export",

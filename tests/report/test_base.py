@@ -17,7 +17,7 @@ from nsysroof.report.base import (
 
 
 def test_the_formats_of_this_release() -> None:
-    assert FORMATS == ("table", "tsv", "csv", "json", "md")
+    assert FORMATS == ("table", "tsv", "csv", "json", "md", "html")
     assert FILE_FORMATS == ("parquet", "db")
 
 

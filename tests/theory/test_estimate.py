@@ -33,7 +33,7 @@ def test_unlike_layers_are_noted() -> None:
     assert count == 58
     found = estimate(model, H100, Workload.create(context=4096))
     assert found.layer.layers == 58
-    assert found.notes == ["layers differ: the one shown is number 3, one of 58 alike of 61"]
+    assert found.notes[0] == "layers differ: the one shown is number 3, one of 58 alike of 61"
 
 
 def test_small_kernels_of_a_dense_layer() -> None:

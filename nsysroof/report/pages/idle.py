@@ -10,7 +10,7 @@ from nsysroof.report.sheets import largest_gaps
 from nsysroof.results import Gap, Host, KernelWindow, Timeline
 from nsysroof.units import format_share, format_time, format_us, format_us_exact
 
-_CAUSES = {
+CAUSES = {
     "in_graph": "inside one graph replay",
     "between_graphs": "from one graph replay to the next",
     "host_late": "the host launched too late",
@@ -20,6 +20,7 @@ _CAUSES = {
     "outside_steps": "before, after or far between the steps",
     "unknown": "no launch call to judge by",
 }
+"""What each cause of idle time means."""
 
 PerStep = Callable[[int], float | None]
 
@@ -113,7 +114,7 @@ def _cause(account: Timeline, cause: str, ns: int, per_step: PerStep | None) -> 
         format_us(ns),
         *each,
         format_share(account.share(ns)),
-        _CAUSES.get(cause, ""),
+        CAUSES.get(cause, ""),
     )
     return Row(cells=cells)
 

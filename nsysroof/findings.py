@@ -1,0 +1,245 @@
+"""Every finding there is: its slug, how severe it can be, what it means and what to do.
+
+The one list of them. Code that finds something makes it with :func:`finding`, which knows no
+other slugs; ``docs/findings.md`` is written from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nsysroof.results import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingKind:
+    """What can be found; ``severities`` are those it can have, ``error`` trips ``--strict``."""
+
+    slug: str
+    severities: tuple[str, ...]
+    meaning: str
+    action: str
+
+
+_ERROR, _WARNING, _NOTE = "error", "warning", "note"
+
+_CAPTURE = (
+    FindingKind(
+        slug="no-kernels",
+        severities=(_ERROR,),
+        meaning="The capture has no GPU work at all, though a program may have launched some.",
+        action="Profile with `-t cuda`. If launches were traced, look for raw GPU timestamps "
+        "(`CuptiUseRawGpuTimestamps=false`), WSL2, missing permissions, another profiler.",
+    ),
+    FindingKind(
+        slug="rank-missing",
+        severities=(_ERROR,),
+        meaning="A process launched work but has no kernels, or fewer GPUs have kernels than "
+        "`--tp` says: what is said over ranks is partial. The GPUs that are there stay valid.",
+        action="Start workers by spawn, let them exit before nsys stops, trace every rank.",
+    ),
+    FindingKind(
+        slug="graph-level-trace",
+        severities=(_ERROR,),
+        meaning="CUDA graph replays were traced as a whole: they count as busy, but their kernels "
+        "are not in the capture.",
+        action="Profile again with `--cuda-graph-trace=node`.",
+    ),
+    FindingKind(
+        slug="graph-launches-unseen",
+        severities=(_ERROR, _WARNING),
+        meaning="CUDA graphs were launched without any GPU record: all of them (error; idle time "
+        "is then not measurable) or some (warning).",
+        action="Profile again with `--cuda-graph-trace=node`; a few at the edges are usual.",
+    ),
+    FindingKind(
+        slug="software-node-trace",
+        severities=(_WARNING,),
+        meaning="Graph nodes were traced in software, which delays each of them: gaps and the "
+        "times of short kernels are upper bounds.",
+        action="Give `--unprofiled-step-us` to see the inflation, or use hardware tracing.",
+    ),
+    FindingKind(
+        slug="bad-timestamps",
+        severities=(_ERROR, _WARNING),
+        meaning="Records with impossible times were set aside and counted: more than 1 % of a "
+        "table is an error.",
+        action="Totals leave them out; profile again if they matter.",
+    ),
+    FindingKind(
+        slug="incomplete-capture",
+        severities=(_ERROR, _WARNING),
+        meaning="The export holds fewer CUDA events than the profiler collected, or the profiler "
+        "says that it lost some: more than 1 % is an error.",
+        action="Export again; else stop the program before nsys, or profile a shorter window.",
+    ),
+    FindingKind(
+        slug="partial-export",
+        severities=(_WARNING,),
+        meaning="The export was made with `--tables` or `--times`, so it is a part of the capture.",
+        action="Export again without them to see all of it.",
+    ),
+    FindingKind(
+        slug="driver-newer",
+        severities=(_NOTE,),
+        meaning="The CUDA driver is newer than this nsys: records may be missing or stop early.",
+        action="Profile with an nsys as new as the driver.",
+    ),
+    FindingKind(
+        slug="missing-launch-rows",
+        severities=(_NOTE,),
+        meaning="Kernels have no launch call in the capture: whether the host was late for them "
+        "cannot be judged, and that idle time has the cause `unknown`.",
+        action="Trace the CUDA API; a capture or export that was cut has some at its edges.",
+    ),
+    FindingKind(
+        slug="no-gpu-info",
+        severities=(_WARNING,),
+        meaning="The export does not say which GPU this is.",
+        action="Name it with `--gpu`.",
+    ),
+    FindingKind(
+        slug="device-mapping-assumed",
+        severities=(_NOTE,),
+        meaning="The export does not say which GPU a process means by its CUDA device: numbered "
+        "as if every process saw all GPUs.",
+        action="With `CUDA_VISIBLE_DEVICES` set per process, GPUs may be mixed up.",
+    ),
+    FindingKind(
+        slug="schema-unknown",
+        severities=(_NOTE,),
+        meaning="The export carries no schema version, as before 2022: read by column names.",
+        action="Export again with a current nsys if something is missing.",
+    ),
+    FindingKind(
+        slug="schema-newer",
+        severities=(_WARNING,),
+        meaning="The export's schema is newer than the newest known: read by column names.",
+        action="Check for a newer nsysroof.",
+    ),
+    FindingKind(
+        slug="missing-columns",
+        severities=(_WARNING,),
+        meaning="The export lacks columns: what depends on them is left out.",
+        action="Export again from the report with a current nsys.",
+    ),
+    FindingKind(
+        slug="missing-names",
+        severities=(_WARNING,),
+        meaning="Kernels have a name id without a text.",
+        action="Export again with all of `StringIds`.",
+    ),
+)
+_ANALYSIS = (
+    FindingKind(
+        slug="unknown-gpu",
+        severities=(_WARNING,),
+        meaning="No peaks are known for this GPU, so nothing has a bound or a ratio.",
+        action="Give `--gpu NAME|FILE.toml`, or `--peak bw=…` and the dtype used.",
+    ),
+    FindingKind(
+        slug="gpu-mismatch",
+        severities=(_WARNING,),
+        meaning="`--gpu` names another GPU than the capture was made on; it wins.",
+        action="Leave `--gpu` out to use the device of the capture.",
+    ),
+    FindingKind(
+        slug="no-steps",
+        severities=(_WARNING,),
+        meaning="Nothing shows where a step begins (NVTX range, graph replay, repeating pattern): "
+        "times are over the whole window and there is no budget.",
+        action="Mark steps with NVTX and give `--step-range`, or capture more of them.",
+    ),
+    FindingKind(
+        slug="mixed-phases",
+        severities=(_NOTE,),
+        meaning="Steps of several phases are in the window; one phase is analysed.",
+        action="Choose with `--phase`, or cut with `--window`.",
+    ),
+    FindingKind(
+        slug="model-mismatch",
+        severities=(_ERROR,),
+        meaning="A step runs attention another number of times than the model has layers.",
+        action="Give the model that was served with `--model NAME|config.json`.",
+    ),
+    FindingKind(
+        slug="low-coverage",
+        severities=(_WARNING,),
+        meaning="The theory explains less than 80 % of the kernel time.",
+        action="See the unexplained kernels; cut with `--window`, or add `--rules`.",
+    ),
+    FindingKind(
+        slug="below-bound",
+        severities=(_ERROR, _WARNING),
+        meaning="Operators are faster than theory allows, so an input or the measurement is "
+        "wrong: below the least possible bound is an error, below the expected one a warning.",
+        action="See the impossible results for the likeliest input.",
+    ),
+    FindingKind(
+        slug="context-mismatch",
+        severities=(_WARNING,),
+        meaning="Attention is faster than reading the whole KV cache would be: shorter contexts "
+        "than `--context`, a shared prefix, or a narrower cache.",
+        action="Give the KV length of each sequence with `--context`.",
+    ),
+    FindingKind(
+        slug="batch-mismatch",
+        severities=(_WARNING,),
+        meaning="Operators are faster than a step of `--batch` sequences allows.",
+        action="Give the number of sequences in a step with `--batch`.",
+    ),
+    FindingKind(
+        slug="tp-mismatch",
+        severities=(_WARNING,),
+        meaning="Several operators are faster than reading their weights would be, by a factor "
+        "that more tensor-parallel ranks explain.",
+        action="Give the number of GPUs that share the model with `--tp`.",
+    ),
+    FindingKind(
+        slug="dtype-mismatch",
+        severities=(_WARNING,),
+        meaning="A kernel's name shows operands of another width than assumed, or several "
+        "operators are faster than reading weights of the assumed format would be.",
+        action="Give the formats with `--weights`, `--kv` and `--activations`.",
+    ),
+    FindingKind(
+        slug="peak-too-low",
+        severities=(_WARNING,),
+        meaning="Every operator is faster than its bound, or a collective faster than its link: "
+        "the peak that was divided by is too low for this GPU.",
+        action="Check `--gpu`, or give the peak that holds with `--peak KEY=VALUE`.",
+    ),
+    FindingKind(
+        slug="read-redundancy",
+        severities=(_WARNING,),
+        meaning="A step reads the same weights more than once.",
+        action="One launch over all rows reads them once.",
+    ),
+    FindingKind(
+        slug="profiler-inflation",
+        severities=(_WARNING, _NOTE),
+        meaning="How much longer a step takes under the profiler; above 5 % gaps and short "
+        "kernels are upper bounds.",
+        action="Capture again with a graph-level trace for the true span.",
+    ),
+)
+CATALOGUE = (*_CAPTURE, *_ANALYSIS)
+"""Findings about the capture first, then those of the analysis."""
+
+_BY_SLUG = {kind.slug: kind for kind in CATALOGUE}
+
+
+def finding(*, slug: str, severity: str, text: str, hint: str) -> Finding:
+    """Return a finding of the catalogue.
+
+    Args:
+        slug: One of the catalogue.
+        severity: One that it can have.
+        text: What was found, with numbers.
+        hint: What to do about it here.
+
+    >>> finding(slug="no-steps", severity="warning", text="none found", hint="mark them").slug
+    'no-steps'
+    """
+    assert severity in _BY_SLUG[slug].severities, (slug, severity)
+    return Finding(slug=slug, severity=severity, text=text, hint=hint)

@@ -1,0 +1,325 @@
+"""Every finding of the catalogue is raised by a capture that deserves it, and not by others."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fixtures.builder import ExportBuilder
+from nsysroof.analysis import Options, analyze
+from nsysroof.analysis import findings as find
+from nsysroof.findings import CATALOGUE, finding
+from nsysroof.results import Finding, ImpossibleRow
+from nsysroof.trace import open_trace
+from tests.findings.page import PAGE, page
+from tests.report import sample
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+QWEN = Options(model="qwen3-30b-a3b", batch=1, context=(4096,))
+
+
+def clean() -> ExportBuilder:
+    """Three kernels, each with its launch call, on a GPU that is described."""
+    export = ExportBuilder().gpu(0, "NVIDIA H100 80GB HBM3").process(4000, cuda_devices=[0])
+    for number in range(1, 4):
+        at = 10_000 * number
+        export.launch("cudaLaunchKernel", at, at + 100, correlation=number)
+        export.kernel("k", at + 1_000, at + 2_000, correlation=number)
+    return export.session(1_000_000)
+
+
+def graph(mode: str = "node", *, replayed: bool = True) -> ExportBuilder:
+    export = clean().launch("cudaGraphLaunch", 50_000, 50_100, correlation=9)
+    if replayed and mode == "node":
+        export.kernel("n", 51_000, 52_000, correlation=9, graph_node=7)
+    elif replayed:
+        export.graph_trace(51_000, 52_000, correlation=9)
+    return export
+
+
+def marked(*names: str) -> ExportBuilder:
+    """One NVTX range a step, each with a kernel of this name, launched inside it."""
+    export = ExportBuilder().gpu(0, "NVIDIA H100 80GB HBM3").process(4000, cuda_devices=[0])
+    for number, name in enumerate(names, start=1):
+        at = 10_000 * number
+        export.nvtx(f"step_{number}", at - 500, at + 500)
+        export.launch("cudaLaunchKernel", at, at + 100, correlation=number)
+        export.kernel(name, at + 1_000, at + 2_000, correlation=number)
+    return export.session(1_000_000)
+
+
+DECODE = "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>(Flash_fwd_params)"
+PREFILL = "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128>>(Flash_fwd_params)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A capture and its options: a builder, or the name of a fixture; ``sql`` changes the file."""
+
+    export: Callable[[], ExportBuilder] | str
+    options: Options
+    sql: str = ""
+
+
+def fixture(**options: object) -> Case:
+    return Case(
+        export="qwen3-30b-a3b-gh200",
+        options=replace(QWEN, **options),  # type: ignore[arg-type]  # fields of Options
+    )
+
+
+def built(export: Callable[[], ExportBuilder], **options: object) -> Case:
+    return Case(export=export, options=Options(**options))  # type: ignore[arg-type]
+
+
+SOFTWARE = "a legacy (software instrumented) trace was collected instead"
+NEWER_DRIVER = "Installed CUDA driver version (13.2) is not supported by this build"
+NEWER_DRIVER += " of Nsight Systems. CUDA trace will be collected using libraries for it"
+
+# For each slug: a capture that raises it with this severity, and the nearest one that does not.
+CASES: list[tuple[str, str, Case, Case]] = [
+    (
+        "no-kernels",
+        "error",
+        built(lambda: clean().drop_table("CUPTI_ACTIVITY_KIND_KERNEL")),
+        built(clean),
+    ),
+    (
+        "rank-missing",
+        "error",
+        built(lambda: clean().launch("cudaLaunchKernel", 1, 2, correlation=1, pid=77)),
+        built(lambda: clean().api("cudaMalloc", 1, 2, pid=77)),
+    ),
+    ("rank-missing", "error", built(clean, tp=8), built(clean, tp=1)),
+    ("graph-level-trace", "error", built(lambda: graph("graph")), built(graph)),
+    (
+        "graph-launches-unseen",
+        "error",
+        built(lambda: graph(replayed=False)),
+        built(lambda: graph("graph")),
+    ),
+    (
+        "graph-launches-unseen",
+        "warning",
+        built(lambda: graph().launch("cudaGraphLaunch", 60_000, 60_100, correlation=10)),
+        built(graph),
+    ),
+    (
+        "software-node-trace",
+        "warning",
+        built(lambda: graph().diagnostic(SOFTWARE)),
+        built(lambda: clean().diagnostic(SOFTWARE)),
+    ),
+    (
+        "bad-timestamps",
+        "error",
+        built(lambda: clean().kernel("k", 0, 0)),
+        built(lambda: clean().kernel("k", 0, 1)),
+    ),
+    (
+        "incomplete-capture",
+        "error",
+        built(lambda: clean().diagnostic("Number of CUDA events collected: \t 90.")),
+        built(lambda: clean().diagnostic("Number of CUDA events collected: \t 6.")),
+    ),
+    (
+        "incomplete-capture",
+        "warning",
+        built(lambda: clean().diagnostic("Number of incomplete CUPTI events dropped: 7")),
+        built(clean),
+    ),
+    (
+        "partial-export",
+        "warning",
+        built(lambda: clean().meta_export("EXPORT_PARAM_TABLES_TO_EXPORT", "CUPTI*")),
+        built(clean),
+    ),
+    ("driver-newer", "note", built(lambda: clean().diagnostic(NEWER_DRIVER)), built(clean)),
+    (
+        "missing-launch-rows",
+        "note",
+        built(lambda: clean().kernel("k", 70_000, 71_000, correlation=99)),
+        built(clean),
+    ),
+    ("no-gpu-info", "warning", built(lambda: clean().drop_table("TARGET_INFO_GPU")), built(clean)),
+    (
+        "device-mapping-assumed",
+        "note",
+        built(lambda: clean().kernel("k", 1_000, 2_000, pid=77)),
+        built(lambda: clean().process(77, cuda_devices=[0]).kernel("k", 1_000, 2_000, pid=77)),
+    ),
+    ("schema-unknown", "note", built(lambda: versioned(None)), built(lambda: versioned("3.25.0"))),
+    (
+        "schema-newer",
+        "warning",
+        built(lambda: versioned("3.99.0")),
+        built(lambda: versioned("3.25.0")),
+    ),
+    (
+        "missing-columns",
+        "warning",
+        built(lambda: clean().drop_column("CUPTI_ACTIVITY_KIND_KERNEL", "correlationId")),
+        built(clean),
+    ),
+    (
+        "missing-names",
+        "warning",
+        replace(built(clean), sql="DELETE FROM StringIds WHERE value = 'k'"),
+        built(clean),
+    ),
+    (
+        "unknown-gpu",
+        "warning",
+        built(lambda: clean().drop_table("TARGET_INFO_GPU")),
+        built(lambda: clean().drop_table("TARGET_INFO_GPU"), gpu="h100-sxm"),
+    ),
+    ("gpu-mismatch", "warning", fixture(gpu="h100-sxm"), fixture(gpu="gh200-96")),
+    ("no-steps", "warning", built(clean), fixture()),
+    (
+        "no-steps",
+        "warning",
+        built(lambda: marked(DECODE, DECODE), step_range="^prefill"),
+        built(lambda: marked(DECODE, DECODE), step_range="^step"),
+    ),
+    (
+        "mixed-phases",
+        "note",
+        built(lambda: marked(PREFILL, DECODE, DECODE), step_range="^step"),
+        built(lambda: marked(DECODE, DECODE), step_range="^step"),
+    ),
+    ("model-mismatch", "error", fixture(model="llama-3.1-8b"), fixture()),
+    ("low-coverage", "warning", fixture(model="gpt2"), fixture()),
+    ("below-bound", "error", fixture(context=(65536,)), fixture()),
+    ("below-bound", "warning", fixture(experts=128.0), fixture(experts=8.0)),
+    ("context-mismatch", "warning", fixture(context=(65536,)), fixture(context=(4096,))),
+    ("dtype-mismatch", "warning", fixture(weights="fp8"), fixture(weights="bf16")),
+    ("tp-mismatch", "warning", fixture(model="llama-3.1-8b"), fixture()),
+    ("peak-too-low", "warning", fixture(peaks=("bw=1e12",)), fixture(peaks=("bw=4e12",))),
+    (
+        "profiler-inflation",
+        "warning",
+        fixture(unprofiled_step_us=4_000.0),
+        fixture(unprofiled_step_us=5_100.0),
+    ),
+    ("profiler-inflation", "note", fixture(unprofiled_step_us=5_100.0), fixture()),
+]
+BY_HAND = {"batch-mismatch", "read-redundancy"}
+"""Raised by the functions alone, further below."""
+
+
+def versioned(version: str | None) -> ExportBuilder:
+    export = clean().drop_table("META_DATA_EXPORT")
+    return export if version is None else clean().meta_export("EXPORT_SCHEMA_VERSION", version)
+
+
+@cache
+def of_fixture(name: str, options: Options) -> tuple[Finding, ...]:
+    return tuple(analyze(open_trace(FIXTURES / f"{name}.sqlite"), options).capture.findings)
+
+
+def findings(case: Case, folder: Path) -> dict[str, str]:
+    """Return the severity of each finding, by slug."""
+    if isinstance(case.export, str):
+        found = of_fixture(case.export, case.options)
+    else:
+        path = case.export().write(folder / "capture.sqlite")
+        if case.sql:
+            with sqlite3.connect(path) as connection:
+                connection.execute(case.sql)
+            connection.close()
+        found = tuple(analyze(open_trace(path), case.options).capture.findings)
+    return {one.slug: one.severity for one in found}
+
+
+@pytest.mark.parametrize(
+    ("slug", "severity", "deserving", "other"),
+    CASES,
+    ids=[f"{at}-{c[0]}-{c[1]}" for at, c in enumerate(CASES)],
+)
+def test_it_is_raised_where_it_is_deserved_and_not_elsewhere(
+    slug: str, severity: str, deserving: Case, other: Case, tmp_path: Path
+) -> None:
+    assert findings(deserving, tmp_path).get(slug) == severity
+    assert findings(other, tmp_path).get(slug) != severity
+
+
+def test_each_finding_of_the_catalogue_has_a_case() -> None:
+    slugs = [kind.slug for kind in CATALOGUE]
+    assert len(slugs) == len(set(slugs))
+    assert {case[0] for case in CASES} | BY_HAND == set(slugs)
+    raised = {(slug, severity) for slug, severity, _, _ in CASES}
+    every = {(kind.slug, severity) for kind in CATALOGUE for severity in kind.severities}
+    assert every - raised - {(slug, "warning") for slug in BY_HAND} == {
+        ("bad-timestamps", "warning")  # one bad record in more than a hundred
+    }
+
+
+def test_one_bad_record_in_a_thousand_is_a_warning(tmp_path: Path) -> None:
+    def export() -> ExportBuilder:
+        many = clean().kernel("k", 0, 0)
+        for number in range(999):
+            many.kernel("k", 100_000 + 100 * number, 100_050 + 100 * number)
+        return many
+
+    assert findings(built(export), tmp_path)["bad-timestamps"] == "warning"
+
+
+def test_a_faultless_capture_with_every_input_has_no_finding(tmp_path: Path) -> None:
+    case = built(lambda: marked(DECODE, DECODE), step_range="^step")
+    assert findings(case, tmp_path) == {}
+
+
+def test_weights_that_are_read_again_are_told() -> None:
+    for reads, told in ((16.0, True), (1.0, False), (None, False)):
+        found = find.read_redundancy([sample.operator("lm_head", reads_per_step=reads)])
+        assert [one.slug for one in found] == (["read-redundancy"] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("cause", "slug"),
+    [
+        ("batch", "batch-mismatch"),
+        ("shared-prefix", "context-mismatch"),
+        ("kv-dtype", "dtype-mismatch"),
+        ("peak", "peak-too-low"),
+        ("experts", None),
+        ("shape", None),
+    ],
+)
+def test_an_impossible_result_doubts_the_input_that_explains_it(
+    cause: str, slug: str | None
+) -> None:
+    row = ImpossibleRow(
+        role="attn.core", ratio=0.5, hard=True, likely_cause=cause, evidence="at 0.50"
+    )
+    rows = [msgspec.structs.replace(row, role=f"r{number}") for number in range(5)]
+    found = find.doubtful_inputs(rows)
+    assert [one.slug for one in found] == ([] if slug is None else [slug])
+    assert all(one.text == "r0, r1, r2 and 2 more: at 0.50" for one in found)
+
+
+def test_only_findings_of_the_catalogue_can_be_made() -> None:
+    with pytest.raises(KeyError):
+        finding(slug="invented", severity="note", text="", hint="")
+    with pytest.raises(AssertionError):
+        finding(slug="no-steps", severity="error", text="", hint="")
+
+
+def test_the_page_is_the_catalogue() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_no_other_module_makes_findings() -> None:
+    package = FIXTURES.parent / "nsysroof"
+    making = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if " Finding(" in path.read_text(encoding="utf-8")
+    }
+    assert making == {"findings.py", "results.py"}  # the catalogue, and the class itself
