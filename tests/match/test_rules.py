@@ -280,7 +280,7 @@ FRAGMENTS = st.sampled_from(
 NAMES = st.one_of(st.text(max_size=40), st.lists(FRAGMENTS, max_size=6).map("".join))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(NAMES, max_size=12))
 def test_any_names_classify_alike_together_again_and_alone(names: list[str]) -> None:
     together = RULES.classify_each(names)

@@ -358,7 +358,7 @@ lengths = st.lists(st.integers(1, 20_000), min_size=1, max_size=6)
 
 
 @given(models, lengths)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_attention_adds_over_sequences(model: ModelSpec, contexts: list[int]) -> None:
     def core(lengths: list[int]) -> Cost:
         step = operators(model, Workload.create(context=lengths))
@@ -371,7 +371,7 @@ def test_attention_adds_over_sequences(model: ModelSpec, contexts: list[int]) ->
 
 
 @given(models, lengths, st.integers(1, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_longer_contexts_never_cost_less(model: ModelSpec, contexts: list[int], more: int) -> None:
     before = _total(operators(model, Workload.create(context=contexts)))
     after = _total(operators(model, Workload.create(context=[n + more for n in contexts])))
@@ -380,7 +380,7 @@ def test_longer_contexts_never_cost_less(model: ModelSpec, contexts: list[int], 
 
 
 @given(models, st.integers(1, 64), st.integers(1, 64))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_larger_batches_never_cost_less(model: ModelSpec, batch: int, more: int) -> None:
     before = _total(operators(model, Workload.create(batch=batch, context=100)))
     after = _total(operators(model, Workload.create(batch=batch + more, context=100)))
@@ -389,7 +389,7 @@ def test_larger_batches_never_cost_less(model: ModelSpec, batch: int, more: int)
 
 
 @given(models, st.lists(st.integers(1, 700), min_size=1, max_size=5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_chunks_of_a_prefill_sum_to_its_attention(model: ModelSpec, chunks: list[int]) -> None:
     whole = Workload.create(phase="prefill", context=sum(chunks))
     flop, done = 0, 0
@@ -402,7 +402,7 @@ def test_chunks_of_a_prefill_sum_to_its_attention(model: ModelSpec, chunks: list
 
 
 @given(models, st.sampled_from([2, 4, 8]), st.integers(1, 16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_shares_of_all_gpus_cover_the_whole(model: ModelSpec, tp: int, batch: int) -> None:
     core = ("gemm", "moe_gemm", "attention_decode")
     step = Workload.create(batch=batch, context=500)

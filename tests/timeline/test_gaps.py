@@ -173,7 +173,7 @@ def cause_at(scene: Scene, rows: list[dict[str, Any]], now: int) -> str | None:
 
 
 @given(scenes())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_every_idle_nanosecond_has_the_cause_that_the_rules_give(scene: Scene) -> None:
     activities, gaps = scene.found()
     rows = activities.to_dicts()
