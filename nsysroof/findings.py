@@ -159,7 +159,8 @@ _ANALYSIS = (
     FindingKind(
         slug="model-mismatch",
         severities=(_ERROR,),
-        meaning="A step runs attention another number of times than the model has layers.",
+        meaning="A step runs attention another number of times than the model has layers, or its "
+        "grids cover other shapes than the model's.",
         action="Give the model that was served with `--model NAME|config.json`.",
     ),
     FindingKind(
@@ -184,15 +185,17 @@ _ANALYSIS = (
     ),
     FindingKind(
         slug="batch-mismatch",
-        severities=(_WARNING,),
-        meaning="Operators are faster than a step of `--batch` sequences allows.",
+        severities=(_ERROR, _WARNING),
+        meaning="The launches cover another number of sequences or tokens (error), or operators "
+        "are faster than a step of `--batch` sequences allows (warning).",
         action="Give the number of sequences in a step with `--batch`.",
     ),
     FindingKind(
         slug="tp-mismatch",
-        severities=(_WARNING,),
-        meaning="Several operators are faster than reading their weights would be, by a factor "
-        "that more tensor-parallel ranks explain.",
+        severities=(_ERROR, _WARNING),
+        meaning="The grids are those of another `--tp` (error), or several operators are faster "
+        "than reading their weights would be, by a factor that more tensor-parallel ranks "
+        "explain (warning).",
         action="Give the number of GPUs that share the model with `--tp`.",
     ),
     FindingKind(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
@@ -158,8 +158,13 @@ def below_bound(rows: Sequence[ImpossibleRow]) -> list[Finding]:
     ]
 
 
-def doubtful_inputs(rows: Sequence[ImpossibleRow]) -> list[Finding]:
-    """The inputs that most likely make operators faster than their bound, each once."""
+def doubtful_inputs(rows: Sequence[ImpossibleRow], contradicted: Collection[str]) -> list[Finding]:
+    """The inputs that most likely make operators faster than their bound, each once.
+
+    Args:
+        rows: The operators below their bound.
+        contradicted: Slugs of inputs that the launches contradict already.
+    """
     found: dict[str, list[ImpossibleRow]] = {}
     for row in rows:
         if row.likely_cause in _DOUBTS:
@@ -172,6 +177,7 @@ def doubtful_inputs(rows: Sequence[ImpossibleRow]) -> list[Finding]:
             hint=_DOUBT_HINTS[slug],
         )
         for slug, own in sorted(found.items())
+        if slug not in contradicted
     ]
 
 

@@ -126,10 +126,14 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         floor_ns=hardware.floor_ns,
         sm_count=hardware.gpu.sm_count if hardware.gpu else None,
     )
-    mismatches = [*hardware.findings, *_layer_findings(found), *_shape_findings(found)]
-    impossible = impossible_rows(
-        operators, hardware, theory.workload, {finding.slug for finding in mismatches}
-    )
+    mismatches = [
+        *hardware.findings,
+        *_layer_findings(found),
+        *_shape_findings(found),
+        *find.dtype_mismatch(operators, found.classes),
+    ]
+    contradicted = {finding.slug for finding in mismatches}
+    impossible = impossible_rows(operators, hardware, theory.workload, contradicted)
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))
     idle_known = capture.graph_mode != _WORK_HIDDEN
     timeline = account(found.activities, gaps, idle_known=idle_known)
@@ -160,8 +164,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         *find.mixed_phases(found.phases, analysed.phase),
         *find.low_coverage(covered, modelled=modelled),
         *find.below_bound(impossible),
-        *find.doubtful_inputs(impossible),
-        *find.dtype_mismatch(operators, found.classes),
+        *find.doubtful_inputs(impossible, contradicted),
         *find.read_redundancy(operators),
         *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
     ]

@@ -1,4 +1,4 @@
-"""Whether the inputs fit the launches: batch, tensor parallelism, model and formats."""
+"""Whether the inputs fit the launches: batch, tensor parallelism, model and GPU."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import polars as pl
 
 from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.errors import UsageError
+from nsysroof.findings import finding
 from nsysroof.match.engines import newest_architecture
 from nsysroof.match.rules import KernelClass
 from nsysroof.match.tiles import TiledLaunch, generation_grid, tiled_launch
@@ -61,16 +62,17 @@ def shape_findings(
         workload: The step given.
         gpu: The GPU meant, None where it is not known.
     """
-    told = [*_formats(launches), *_architecture(launches, gpu)]
+    told = _architecture(launches, gpu)
     tiled = [launch for launch in (_tiled(one, gpu) for one in launches) if launch is not None]
     heads, batch = _attention(launches)
     if batch is not None and batch != workload.batch:
         told.append(
-            _finding(
-                "batch-mismatch",
-                f"decode attention ran over {batch} sequences, but the batch given is "
+            finding(
+                slug="batch-mismatch",
+                severity="error",
+                text=f"decode attention ran over {batch} sequences, but the batch given is "
                 f"{workload.batch}",
-                f"give --batch {batch}",
+                hint=f"give --batch {batch}",
             )
         )
     expected = _kv_heads(launches)
@@ -78,10 +80,11 @@ def shape_findings(
     wrong = [launch for launch in tiled if not launch.fits()]
     if degree is not None and (wrong or heads not in (None, expected)):
         told.append(
-            _finding(
-                "tp-mismatch",
-                f"the grids are those of TP {degree}, but --tp {workload.tp} was given",
-                f"give --tp {degree}",
+            finding(
+                slug="tp-mismatch",
+                severity="error",
+                text=f"the grids are those of TP {degree}, but --tp {workload.tp} was given",
+                hint=f"give --tp {degree}",
             )
         )
     elif heads is not None and heads != expected:
@@ -102,11 +105,12 @@ def _by_tokens(
         min(high for _, high in known or [(0, 0)]),
     )
     if len(known) == len(tiled) and low <= high:
-        return _finding(
-            "batch-mismatch",
-            f"the grids fit {low} to {high} tokens in a step, but the batch given makes "
+        return finding(
+            slug="batch-mismatch",
+            severity="error",
+            text=f"the grids fit {low} to {high} tokens in a step, but the batch given makes "
             f"{workload.tokens}",
-            "give the --batch that was served",
+            hint="give the --batch that was served",
         )
     first = wrong[0]
     return _other_model(
@@ -159,28 +163,10 @@ def _other_degree(tiled: Sequence[TiledLaunch], model: ModelSpec, workload: Work
         except UsageError:
             continue
         columns = {op.role: int(op.inputs["n"]) for op in other if "n" in op.inputs}
-        if all(launch.fits(features=columns[launch.role]) for launch in tiled):
+        known = [launch for launch in tiled if launch.role in columns]
+        if known and all(launch.fits(features=columns[launch.role]) for launch in known):
             fitting.append(degree)
     return fitting[0] if len(fitting) == 1 else None
-
-
-def _formats(launches: Sequence[Launched]) -> list[Finding]:
-    """Compare the dtype in a product's kernel name with the one its bound was made for."""
-    wrong: dict[tuple[str, str], list[str]] = {}
-    for launch in launches:
-        member = launch.group.members[0]
-        shown = launch.kernel.attributes.get("dtype")
-        if member.kind in MATMUL_KINDS and isinstance(shown, str) and shown != member.dtype:
-            wrong.setdefault((shown, member.dtype), []).append(member.role)
-    return [
-        _finding(
-            "dtype-mismatch",
-            f"{', '.join(roles[:3])} ran in {shown}, but the bound is for {meant}",
-            "give --weights and --activations as they were served",
-            severity="warning",
-        )
-        for (shown, meant), roles in wrong.items()
-    ]
 
 
 def _architecture(launches: Sequence[Launched], gpu: Gpu | None) -> list[Finding]:
@@ -191,22 +177,20 @@ def _architecture(launches: Sequence[Launched], gpu: Gpu | None) -> list[Finding
     if newest <= own:
         return []
     return [
-        _finding(
-            "gpu-mismatch",
-            f"kernels for compute capability {newest / 10:.1f} ran, which {gpu.key} "
+        finding(
+            slug="gpu-mismatch",
+            severity="warning",
+            text=f"kernels for compute capability {newest / 10:.1f} ran, which {gpu.key} "
             f"({gpu.compute_capability}) cannot run",
-            "give the GPU of the capture with --gpu",
+            hint="give the GPU of the capture with --gpu",
         )
     ]
 
 
 def _other_model(model: ModelSpec, why: str) -> Finding:
-    return _finding(
-        "model-mismatch",
-        f"this is not {model.name}: {why}",
-        "give the model that was served with --model NAME or config.json",
+    return finding(
+        slug="model-mismatch",
+        severity="error",
+        text=f"this is not {model.name}: {why}",
+        hint="give the model that was served with --model NAME or config.json",
     )
-
-
-def _finding(slug: str, text: str, hint: str, *, severity: str = "error") -> Finding:
-    return Finding(slug=slug, severity=severity, text=text, hint=hint)

@@ -76,7 +76,7 @@ def test_another_tensor_parallelism(tp: int) -> None:
 
 def test_another_weight_format() -> None:
     told = findings(replace(RIGHT, weights="fp8"))
-    assert "ran in bf16, but the bound is for fp8" in told["dtype-mismatch"]
+    assert "shows bf16 operands, assumed are fp8" in told["dtype-mismatch"]
 
 
 def test_a_context_that_attention_cannot_have_read() -> None:

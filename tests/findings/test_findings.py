@@ -74,6 +74,11 @@ def fixture(**options: object) -> Case:
     )
 
 
+def ranks(*, tp: int) -> Case:
+    options = Options(model="llama-3.1-8b", batch=8, context=(1024,), tp=tp)
+    return Case(export="llama-3.1-8b-h100-tp2", options=options)
+
+
 def built(export: Callable[[], ExportBuilder], **options: object) -> Case:
     return Case(export=export, options=Options(**options))  # type: ignore[arg-type]
 
@@ -199,7 +204,8 @@ CASES: list[tuple[str, str, Case, Case]] = [
     ("below-bound", "warning", fixture(experts=128.0), fixture(experts=8.0)),
     ("context-mismatch", "warning", fixture(context=(65536,)), fixture(context=(4096,))),
     ("dtype-mismatch", "warning", fixture(weights="fp8"), fixture(weights="bf16")),
-    ("tp-mismatch", "warning", fixture(model="llama-3.1-8b"), fixture()),
+    ("batch-mismatch", "error", fixture(batch=64), fixture(batch=1)),
+    ("tp-mismatch", "error", ranks(tp=1), ranks(tp=2)),
     ("peak-too-low", "warning", fixture(peaks=("bw=1e12",)), fixture(peaks=("bw=4e12",))),
     (
         "profiler-inflation",
@@ -209,7 +215,11 @@ CASES: list[tuple[str, str, Case, Case]] = [
     ),
     ("profiler-inflation", "note", fixture(unprofiled_step_us=5_100.0), fixture()),
 ]
-BY_HAND = {"batch-mismatch", "read-redundancy"}
+BY_HAND = {
+    ("batch-mismatch", "warning"),
+    ("tp-mismatch", "warning"),
+    ("read-redundancy", "warning"),
+}
 """Raised by the functions alone, further below."""
 
 
@@ -252,10 +262,10 @@ def test_it_is_raised_where_it_is_deserved_and_not_elsewhere(
 def test_each_finding_of_the_catalogue_has_a_case() -> None:
     slugs = [kind.slug for kind in CATALOGUE]
     assert len(slugs) == len(set(slugs))
-    assert {case[0] for case in CASES} | BY_HAND == set(slugs)
-    raised = {(slug, severity) for slug, severity, _, _ in CASES}
+    raised = {(slug, severity) for slug, severity, _, _ in CASES} | BY_HAND
+    assert {slug for slug, _ in raised} == set(slugs)
     every = {(kind.slug, severity) for kind in CATALOGUE for severity in kind.severities}
-    assert every - raised - {(slug, "warning") for slug in BY_HAND} == {
+    assert every - raised == {
         ("bad-timestamps", "warning")  # one bad record in more than a hundred
     }
 
@@ -285,6 +295,7 @@ def test_weights_that_are_read_again_are_told() -> None:
     ("cause", "slug"),
     [
         ("batch", "batch-mismatch"),
+        ("tp", "tp-mismatch"),
         ("shared-prefix", "context-mismatch"),
         ("kv-dtype", "dtype-mismatch"),
         ("peak", "peak-too-low"),
@@ -299,9 +310,10 @@ def test_an_impossible_result_doubts_the_input_that_explains_it(
         role="attn.core", ratio=0.5, hard=True, likely_cause=cause, evidence="at 0.50"
     )
     rows = [msgspec.structs.replace(row, role=f"r{number}") for number in range(5)]
-    found = find.doubtful_inputs(rows)
+    found = find.doubtful_inputs(rows, contradicted=())
     assert [one.slug for one in found] == ([] if slug is None else [slug])
     assert all(one.text == "r0, r1, r2 and 2 more: at 0.50" for one in found)
+    assert slug is None or not find.doubtful_inputs(rows, contradicted=(slug,))
 
 
 def test_only_findings_of_the_catalogue_can_be_made() -> None:
