@@ -738,6 +738,7 @@ class SweepRow(_Plain, frozen=True, kw_only=True):
     new_tokens: int | None
     weights: str | None
     kv: str | None
+    activations: str | None = None
     tp: int
     ep: int
     dp: int
