@@ -591,7 +591,8 @@ class Report(_Tables, frozen=True, kw_only=True):
 class EstimateRow(_Plain, frozen=True, kw_only=True):
     """One operator of a step in theory; ``count`` instances of it run per step.
 
-    ``resident_ns`` is its bound without activations, which small steps keep in L2.
+    ``resident_ns`` is its bound without activations, which small steps keep in L2; an ``optional``
+    one may be fused away, so floors of the whole step leave it out.
     """
 
     role: str
@@ -608,6 +609,7 @@ class EstimateRow(_Plain, frozen=True, kw_only=True):
     dtype: str
     formula: str
     inputs: dict[str, int | float | str]
+    optional: bool = False
 
 
 class EstimateLayer(_Plain, frozen=True, kw_only=True):
@@ -736,6 +738,7 @@ class SweepRow(_Plain, frozen=True, kw_only=True):
     new_tokens: int | None
     weights: str | None
     kv: str | None
+    activations: str | None = None
     tp: int
     ep: int
     dp: int

@@ -45,7 +45,8 @@ class Column:
 
     Attributes:
         name: The field's JSON name; fields of an inner object follow a dot.
-        path: Attributes and keys from the row to the value.
+        path: Attributes and keys from the row to the value; empty: the number of the row of the
+            table that this one is a part of, counted from 0.
         kind: What a cell holds.
         nullable: Whether "not known" is possible.
     """
@@ -58,14 +59,18 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of one type under a name."""
+    """Rows of one type under a name; ``parents`` are the rows that lists inside rows belong to."""
 
     name: str
     columns: tuple[Column, ...]
     rows: Sequence[msgspec.Struct]
+    parents: Sequence[int] = ()
 
     def cells(self, column: Column) -> Iterator[Any]:
         """Yield a column's values as plain Python values; JSON columns as text."""
+        if not column.path:
+            yield from self.parents
+            return
         for row in self.rows:
             yield _plain(value_at(row, column.path), column.kind)
 
@@ -81,7 +86,7 @@ def tables_of(result: msgspec.Struct, name: str) -> tuple[Table, ...]:
     >>> tables_of(Host(launch_calls=1, launch_ns=2, sync_ns=3), "host")[0].columns[1].name
     'launch_ns'
     """
-    return tuple(_walk(type(result), [result], name, root=True))
+    return tuple(_walk(result, name))
 
 
 def table_named(result: msgspec.Struct, name: str) -> Table:
@@ -168,29 +173,53 @@ def _columns(field: msgspec.structs.FieldInfo) -> Iterator[Column]:
         )
 
 
-def _walk(
-    row_type: type[msgspec.Struct], rows: Sequence[msgspec.Struct], name: str, *, root: bool
-) -> Iterator[Table]:
-    """Yield the table of ``rows`` and those of the lists and, at the root, of the objects inside."""
-    fields = msgspec.structs.fields(row_type)
-    parts = {field.name: _struct_among(_choices(field.type)[1]) for field in fields if root}
-    own = tuple(column for column in columns_of(row_type) if not parts.get(column.path[0]))
+def _walk(result: msgspec.Struct, name: str) -> Iterator[Table]:
+    """Yield the table of a whole result's plain fields, then those of the objects inside it."""
+    fields = msgspec.structs.fields(type(result))
+    parts = {field.name: _struct_among(_choices(field.type)[1]) for field in fields}
+    own = tuple(column for column in columns_of(type(result)) if not parts[column.path[0]])
     if own:
-        yield Table(name=name, columns=own, rows=rows)
+        yield Table(name=name, columns=own, rows=[result])
     for field in fields:
-        part, listed = parts.get(field.name), _rows_among(_choices(field.type)[1])
-        held = [getattr(row, field.name) for row in rows]
+        part, value = parts[field.name], getattr(result, field.name)
         if part is not None:
-            present = [value for value in held if value is not None]
-            yield from _walk(part, present, _name(name, field.encode_name, root=root), root=False)
-        elif listed is not None:
-            flat = [value for values in held for value in values or ()]
-            yield from _walk(listed, flat, _name(name, field.encode_name, root=root), root=False)
+            name = _RENAMED.get(field.encode_name, field.encode_name)
+            rows = [] if value is None else [value]
+            yield Table(name=name, columns=columns_of(part), rows=rows)
+            yield from _lists(part, rows, "" if name in _PLAIN_PARENTS else name, parent=None)
+        else:
+            yield from _list(field, [value], "", parent=None)
 
 
-def _name(parent: str, field: str, *, root: bool) -> str:
-    field = _RENAMED.get(field, field)
-    return field if root or parent in _PLAIN_PARENTS else f"{parent}_{field}"
+def _lists(
+    row_type: type[msgspec.Struct], rows: Sequence[msgspec.Struct], prefix: str, parent: str | None
+) -> Iterator[Table]:
+    """Yield the tables of the lists that rows hold; ``parent``: the table of the rows, if many."""
+    for field in msgspec.structs.fields(row_type):
+        yield from _list(field, [getattr(row, field.name) for row in rows], prefix, parent)
+
+
+def _list(
+    field: msgspec.structs.FieldInfo,
+    held: Sequence[Sequence[msgspec.Struct] | None],
+    prefix: str,
+    parent: str | None,
+) -> Iterator[Table]:
+    """Yield the table of what all rows hold in one field, if it lists objects."""
+    listed = _rows_among(_choices(field.type)[1])
+    if listed is None:
+        return
+    own = _RENAMED.get(field.encode_name, field.encode_name)
+    name = f"{prefix}_{own}" if prefix else own
+    columns = columns_of(listed)
+    if parent is not None:
+        link = Column(name=parent, path=(), kind=Kind.INT, nullable=False)
+        columns = (link, *columns)
+    flat = [(at, value) for at, values in enumerate(held) for value in values or ()]
+    rows = [value for _, value in flat]
+    parents = [at for at, _ in flat] if parent is not None else ()
+    yield Table(name=name, columns=columns, rows=rows, parents=parents)
+    yield from _lists(listed, rows, name, parent=name)
 
 
 def _choices(annotation: Any) -> tuple[bool, tuple[Any, ...]]:

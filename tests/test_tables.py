@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from nsysroof.errors import UsageError
-from nsysroof.results import Gap
+from nsysroof.results import Gap, LinkPart
 from nsysroof.tables import frame_of, table_named, tables_of
 from tests.report import sample
 
@@ -22,6 +22,20 @@ def test_one_row_is_one_object_and_absent_objects_have_none() -> None:
     assert (heights["budget"], heights["operators"], heights["gaps"]) == (1, 6, 12)
     heights = {t.name: len(t.rows) for t in tables_of(sample.empty(), "report")}
     assert (heights["budget"], heights["operators"], heights["coverage"]) == (0, 0, 1)
+
+
+def test_a_list_inside_a_row_names_the_row() -> None:
+    report = sample.full()
+    part = LinkPart(
+        size="small", memory=None, copies=1, bytes=2, busy_ns=3, bytes_per_s=None, ratio=None
+    )
+    links = [
+        replace(report.links[0], parts=[]),
+        replace(report.links[0], parts=[part, replace(part, bytes=9)]),
+    ]
+    frame = replace(report, links=links).frame("links_parts")
+    assert frame["links"].to_list() == [1, 1]
+    assert frame["bytes"].to_list() == [2, 9]
 
 
 def test_the_schema_does_not_depend_on_the_rows() -> None:

@@ -18,6 +18,7 @@ from nsysroof.cli.gpus import gpus
 from nsysroof.cli.info import info
 from nsysroof.cli.kernels import kernels
 from nsysroof.cli.models import models
+from nsysroof.cli.schema import schema
 
 _HELP = """\
 Measured against theory: every kernel of an Nsight Systems capture and its roofline.
@@ -75,7 +76,7 @@ def _start(
         raise typer.Exit(2)
 
 
-for _command in (info, analyze, estimate, gaps, kernels, diff, check, gpus, models):
+for _command in (info, analyze, estimate, gaps, kernels, diff, check, gpus, models, schema):
     app.command()(_command)
 app.add_typer(rules.app, name="rules")
 app.add_typer(roofs.app, name="roofs")

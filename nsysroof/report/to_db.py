@@ -27,6 +27,7 @@ _NAMED = {
     "unexplained": ("name",),
     "budget_by_kernel": ("name",),
     "gaps": ("before", "after"),
+    "step_timeline_slices": ("what",),
 }
 """Columns whose text is a kernel, a copy or the like, and may be thousands of characters long."""
 

@@ -30,6 +30,7 @@ EVERYWHERE = {
     "estimate": (*THEORY, *OUTPUT),
     "gpus": OUTPUT,
     "models": OUTPUT,
+    "schema": ("-h, --help",),
     "rules": (*OUTPUT, "explain", "classify"),
     "rules explain": ("--rules", *OUTPUT),
     "rules classify": ("--rules", *OUTPUT),
