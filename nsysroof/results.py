@@ -729,7 +729,8 @@ class SweepRow(_Plain, frozen=True, kw_only=True):
     """One point of a sweep, per GPU; its numbers are null where ``note`` says why there are none.
 
     ``context`` is the longest. ``weight_bytes``, ``kv_bytes``, ``activation_bytes`` and
-    ``link_bytes`` are what one GPU moves in one step; ``resident_bytes`` what all GPUs hold.
+    ``link_bytes`` are what one GPU moves in one step, ``weights_ns`` the part of ``memory_ns`` that
+    the weights take; ``resident_bytes`` what all GPUs hold.
     """
 
     gpu: str | None
@@ -746,6 +747,7 @@ class SweepRow(_Plain, frozen=True, kw_only=True):
     serial_with_activations_ns: float | None = None
     hard_ns: float | None = None
     memory_ns: float | None = None
+    weights_ns: float | None = None
     compute_ns: float | None = None
     link_ns: float | None = None
     limiter: str | None = None  # memory | compute | link

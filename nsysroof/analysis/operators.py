@@ -134,7 +134,10 @@ def operator_rows(
         floor_ns: Latency floor of a small kernel.
         sm_count: SMs of the GPU, where it is known: a grid of fewer blocks cannot reach the roof.
     """
-    known = kernels.filter(pl.col("group").is_not_null() & pl.col("step").is_not_null())
+    told = ("gpu", "step", "covers", "group", "main", "name", "grid", "start_ns", "end_ns")
+    known = kernels.select(*told, "advance_ns").filter(
+        pl.col("group").is_not_null() & pl.col("step").is_not_null()
+    )
     instances = known.group_by("gpu", "step", "covers").agg(
         pl.col("group").first(),
         _LENGTH.sum().alias("measured"),

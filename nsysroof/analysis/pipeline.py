@@ -52,7 +52,7 @@ from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import bound, crossed_link, link_of, step_bounds
 from nsysroof.theory.workload import Workload
 from nsysroof.timeline.account import account
-from nsysroof.timeline.activity import collect_activities
+from nsysroof.timeline.activity import collect_activities, replayed_kernels
 from nsysroof.timeline.budget import Share, step_budget
 from nsysroof.timeline.gaps import find_gaps
 from nsysroof.timeline.intervals import advance
@@ -298,17 +298,15 @@ def _plan(operators: list[Operator], peaks: Peaks, *, fused: bool) -> Plan:
 
 
 def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
-    own = activities.filter(pl.col("kernel").is_not_null()).sort("kernel")
-    return kernels.with_columns(own["replayed"])
+    return kernels.with_columns(replayed_kernels(activities))
 
 
 def _only_steps(kernels: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Forget the step of kernels whose step is not analysed."""
     wanted = steps.select("gpu", "step", pl.lit(value=True).alias("_wanted"))
-    marked = kernels.join(wanted, on=["gpu", "step"], how="left", maintain_order="left")
-    return marked.with_columns(pl.when("_wanted").then("step").otherwise(None).alias("step")).drop(
-        "_wanted"
-    )
+    placed = kernels.select("gpu", "step")
+    marked = placed.join(wanted, on=["gpu", "step"], how="left", maintain_order="left")
+    return kernels.with_columns(marked.select(pl.when("_wanted").then("step").alias("step")))
 
 
 def _with_roles(
@@ -327,7 +325,8 @@ def _budget(found: _Measured, gaps: pl.DataFrame) -> Budget | None:
     if median is None:
         return None
     kind = [_share(group) for group in found.groups]
-    shares = pl.Series("share", [str(share) for share in kind], dtype=pl.String)
+    names = pl.Enum([str(share) for share in Share])
+    shares = pl.Series("share", [str(share) for share in kind], dtype=names)
     labels = found.kernels.select(
         shares.gather(found.kernels["group"]).fill_null(str(Share.UNEXPLAINED)), "role"
     )

@@ -115,8 +115,8 @@ def unexplained_rows(
 def coverage(kernels: pl.DataFrame) -> Coverage:
     """Return the shares with an operator; null where there is no kernel time to share."""
     time, count = _shares(kernels)
-    stepped = kernels.filter(pl.col("step").is_not_null())
-    step_time, step_count = _shares(stepped)
+    stepped = kernels.select("step", "role", "start_ns", "end_ns")
+    step_time, step_count = _shares(stepped.filter(pl.col("step").is_not_null()))
     return Coverage(
         time_explained=time,
         count_explained=count,
@@ -143,9 +143,13 @@ def gap_rows(
         everything: All of them in order of time; otherwise the largest, the longest first.
     """
     length = pl.col("end_ns") - pl.col("start_ns")
-    wanted = gaps.with_columns(length.alias("ns"))
+    wanted = gaps
     if not everything:
         order = ["ns", "gpu", "start_ns"]
+        lengths = gaps.select(length.alias("ns"))["ns"]
+        least = lengths.top_k(_LARGEST_GAPS).min()
+        long = gaps.filter(lengths >= least) if gaps.height else gaps
+        wanted = long.with_columns(length.alias("ns"))
         wanted = wanted.sort(order, descending=[True, False, False]).head(_LARGEST_GAPS)
     firsts = steps.select("gpu", start_of="start_ns", first=pl.lit(value=True))
     following = activities[wanted["after"]].select("replayed", next_ns="start_ns")

@@ -11,7 +11,8 @@ from nsysroof.cli.options import (
     grouped,
 )
 from nsysroof.cli.output import choose_destination
-from nsysroof.cli.reading import check_answered, check_strictly, read_report
+from nsysroof.cli.reading import check_answered, check_strictly, read_report, read_slices
+from nsysroof.report.base import ANALYSIS_FORMATS
 
 
 @grouped
@@ -28,7 +29,10 @@ def analyze(
     What the capture can answer, the budget of a step, operators by time to win back, idle time
     by cause, kernels without a theory, and results that are impossible.
     """
-    destination = choose_destination(output, source=trace)
+    destination = choose_destination(output, source=trace, formats=ANALYSIS_FORMATS)
+    if destination.takes_slices:
+        destination.write(read_slices(trace, model, theory, selection))
+        return
     report = read_report(trace, model, theory, selection, all_gaps=destination.keeps_everything)
     destination.write(report)
     check_answered(report)

@@ -221,8 +221,8 @@ class OutputOptions:
             "-f",
             "--format",
             metavar="FORMAT",
-            help="table, tsv, csv, json, md or html, with -o also parquet or db; default: table on a "
-            "terminal, tsv in a pipe.",
+            help="table, tsv, csv, json, md or html; with -o also parquet or db, and of analyze "
+            "chrome or perfetto; default: table on a terminal, tsv in a pipe.",
         ),
     ] = None
     output: Annotated[

@@ -8,18 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TextIO
 
 from nsysroof.cli.options import OutputOptions
 from nsysroof.errors import UsageError
 from nsysroof.report.base import (
     RESULT_FORMATS,
+    AnyRenderer,
     FileRenderer,
-    Renderer,
+    TraceRenderer,
     any_renderer,
     renderer_for,
     renderer_named,
 )
 from nsysroof.report.views import View
+from nsysroof.slices import Slices
 
 _TERMINAL_FORMAT = "table"
 _PIPE_FORMAT = "tsv"
@@ -30,7 +33,7 @@ _TABLE_SUFFIX = ".parquet"
 class Destination:
     """A format and the file that it goes to; no file: stdout."""
 
-    renderer: Renderer | FileRenderer
+    renderer: AnyRenderer
     path: Path | None
 
     @property
@@ -38,31 +41,47 @@ class Destination:
         """Whether rows that a reader would not look through belong in: every gap."""
         return isinstance(self.renderer, FileRenderer)
 
-    def write(self, view: View) -> None:
-        """Write the result.
+    @property
+    def takes_slices(self) -> bool:
+        """Whether the format is that of a timeline viewer."""
+        return isinstance(self.renderer, TraceRenderer)
+
+    def write(self, result: View | Slices) -> None:
+        """Write the result: slices where the format takes them, else a view.
 
         Raises:
             UsageError: ``cannot-write`` where the file system refuses.
             BrokenPipeError: The reader of stdout went away.
         """
         if self.path is not None:
-            self._write_file(view, self.path)
+            self._write_file(result, self.path)
             print(f"wrote {self.path}", file=sys.stderr)
-        elif not isinstance(self.renderer, FileRenderer):
+        else:
             _prepare_stdout()
-            self.renderer.render(view, sys.stdout)
+            self._render(result, sys.stdout)
             sys.stdout.flush()
 
-    def _write_file(self, view: View, path: Path) -> None:
+    def _render(self, result: View | Slices, stream: TextIO) -> None:
+        renderer = self.renderer
+        if isinstance(result, Slices) or isinstance(renderer, FileRenderer | TraceRenderer):
+            raise TypeError("slices and binary formats go to files")
+        renderer.render(result, stream)
+
+    def _save(self, result: View | Slices, path: Path) -> None:
+        if isinstance(result, Slices) and isinstance(self.renderer, TraceRenderer):
+            self.renderer.save_slices(result, path)
+        elif not isinstance(result, Slices) and isinstance(self.renderer, FileRenderer):
+            self.renderer.save(result, path)
+        else:
+            with path.open("w", encoding="utf-8", newline="\n") as stream:
+                self._render(result, stream)
+
+    def _write_file(self, result: View | Slices, path: Path) -> None:
         """Write beside the file first, so that no half report is ever there under its name."""
         try:
             with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
                 new = Path(folder) / path.name
-                if isinstance(self.renderer, FileRenderer):
-                    self.renderer.save(view, new)
-                else:
-                    with new.open("w", encoding="utf-8", newline="\n") as stream:
-                        self.renderer.render(view, stream)
+                self._save(result, new)
                 if path.is_dir():
                     path.replace(Path(folder) / "old")
                 new.replace(path)
@@ -97,7 +116,7 @@ def choose_destination(
         check_free(path, force=output.force, inputs=inputs)
     if output.format is not None:
         renderer = any_renderer(output.format, formats)
-        if path is None and isinstance(renderer, FileRenderer):
+        if path is None and isinstance(renderer, FileRenderer | TraceRenderer):
             raise UsageError(
                 f"{output.format} needs a file",
                 hint=f"add -o with a name that ends in {renderer.suffixes[0]}",

@@ -16,6 +16,7 @@ from nsysroof.results import Report
 
 if TYPE_CHECKING:
     from nsysroof.analysis import Options
+    from nsysroof.slices import Slices
 
 _NO_KERNELS = "no-kernels"
 _SAVED = ".json"
@@ -81,6 +82,30 @@ def read_report(
 
     report = analyze(open_trace(trace), options, all_gaps=all_gaps)
     return structs.replace(report, command=command_of(trace, model, theory, selection))
+
+
+def read_slices(
+    trace: Path, model: str | None, theory: TheoryOptions, selection: SelectionOptions
+) -> Slices:
+    """Return what ran when in a trace, for timeline viewers.
+
+    Raises:
+        Inconclusive: ``no-kernels`` where nothing did.
+        NsysroofError: As ``open_trace`` and ``trace_slices`` do.
+    """
+    options = library_options(model, theory, selection)
+
+    from nsysroof.analysis.slices import trace_slices
+    from nsysroof.trace import open_trace
+
+    slices = trace_slices(open_trace(trace), options)
+    if not slices.slices:
+        raise Inconclusive(
+            "nothing ran on a GPU in this capture",
+            hint="`nsysroof info TRACE` tells why; profile again with -t cuda",
+            slug=_NO_KERNELS,
+        )
+    return slices
 
 
 def is_saved_report(path: Path) -> bool:

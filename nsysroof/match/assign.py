@@ -67,7 +67,8 @@ def place_operators(
             longest kernel sequence best is taken for all.
         floor_ns: Time that the smallest kernel takes.
     """
-    rows = kernels.with_row_index("row")
+    told = ("gpu", "stream", "start_ns", "end_ns", "name", "replayed", "step")
+    rows = kernels.select(*told).with_row_index("row")
     stepped = _model_streams(rows.filter(pl.col("step").is_not_null()))
     placed = stepped.with_columns(
         position=pl.int_range(pl.len(), dtype=pl.UInt32).over("gpu", "step"),
@@ -107,10 +108,11 @@ def place_operators(
     known = placed.select("row", "pattern", "position").join(
         pl.concat([empty, *labels]), on=["pattern", "position"], how="left"
     )
-    joined = rows.join(known.select("row", "covers", "main"), on="row", how="left").sort("row")
+    unplaced = known.select("covers", "main").clear(kernels.height)
+    columns = [column.scatter(known["row"], known[column.name]) for column in unplaced]
     return Placement(
         operators=plan.operators,
-        kernels=joined.drop("row"),
+        kernels=kernels.with_columns(columns),
         covers=list(covers),
         penalties=penalties,
         patterns=len(labels),

@@ -42,7 +42,7 @@ def step_phases(
         stated: The phase that the user named, None for ``auto``.
     """
     told_by_name = pl.Series("told", [_phase(kernel) for kernel in classes], dtype=pl.String)
-    stepped = kernels.filter(pl.col("step").is_not_null())
+    stepped = kernels.select("gpu", "step", "name").filter(pl.col("step").is_not_null())
     told = (
         stepped.with_columns(told_by_name.gather(stepped["name"]))
         .filter(pl.col("told").is_not_null())

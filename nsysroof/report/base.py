@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TextIO, cast, runtime_checkable
+from typing import Any, Protocol, TextIO, TypeAlias, cast, runtime_checkable
 
 from nsysroof.errors import UsageError
 from nsysroof.report.views import View
+from nsysroof.slices import Slices
 
 _MODULES = {
     "table": "nsysroof.report.to_table",
@@ -28,6 +29,16 @@ FILE_FORMATS = tuple(_FILE_MODULES)
 
 RESULT_FORMATS = (*FORMATS, *FILE_FORMATS)
 """Formats of every result."""
+
+_TRACE_MODULES = {
+    "chrome": "nsysroof.report.to_chrome",
+    "perfetto": "nsysroof.report.to_perfetto",
+}
+TRACE_FORMATS = tuple(_TRACE_MODULES)
+"""Formats of timeline viewers, which take the slices of a trace."""
+
+ANALYSIS_FORMATS = (*RESULT_FORMATS, *TRACE_FORMATS)
+"""Formats of ``analyze``."""
 
 _GATE_MODULES = {"junit": "nsysroof.report.to_junit"}
 GATE_FORMATS = (*RESULT_FORMATS, *_GATE_MODULES)
@@ -55,6 +66,20 @@ class FileRenderer(Protocol):
         ...
 
 
+@runtime_checkable
+class TraceRenderer(Protocol):
+    """A format of timeline viewers."""
+
+    suffixes: tuple[str, ...]
+
+    def save_slices(self, slices: Slices, path: Path) -> None:
+        """Create the file ``path``."""
+        ...
+
+
+AnyRenderer: TypeAlias = Renderer | FileRenderer | TraceRenderer
+
+
 def renderer_named(name: str, formats: Sequence[str] = FORMATS) -> Renderer:
     """Return the renderer of a format of text, one of ``formats``.
 
@@ -67,7 +92,7 @@ def renderer_named(name: str, formats: Sequence[str] = FORMATS) -> Renderer:
     return cast("Renderer", any_renderer(name, formats))
 
 
-def any_renderer(name: str, formats: Sequence[str] = RESULT_FORMATS) -> Renderer | FileRenderer:
+def any_renderer(name: str, formats: Sequence[str] = RESULT_FORMATS) -> AnyRenderer:
     """Return the renderer of a format, one of ``formats``.
 
     Raises:
@@ -87,7 +112,7 @@ def any_renderer(name: str, formats: Sequence[str] = RESULT_FORMATS) -> Renderer
     return _renderer(name)
 
 
-def renderer_for(path: Path, formats: Sequence[str] = RESULT_FORMATS) -> Renderer | FileRenderer:
+def renderer_for(path: Path, formats: Sequence[str] = RESULT_FORMATS) -> AnyRenderer:
     """Return the renderer that a file's ending asks for, one of ``formats``; the longest wins.
 
     Raises:
@@ -108,7 +133,7 @@ def renderer_for(path: Path, formats: Sequence[str] = RESULT_FORMATS) -> Rendere
     return _renderer(known[max(meant, key=len)])
 
 
-def _renderer(name: str) -> Renderer | FileRenderer:
-    modules = _MODULES | _FILE_MODULES | _GATE_MODULES
+def _renderer(name: str) -> AnyRenderer:
+    modules = _MODULES | _FILE_MODULES | _TRACE_MODULES | _GATE_MODULES
     renderer: Any = import_module(modules[name]).RENDERER
-    return cast("Renderer | FileRenderer", renderer)
+    return cast("AnyRenderer", renderer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from nsysroof.results import IDLE_CAUSES, KernelWindow, Timeline
-from nsysroof.timeline.activity import Activity
+from nsysroof.timeline.activity import Activity, by_gpu
 from nsysroof.timeline.gaps import sum_causes
 from nsysroof.timeline.intervals import Intervals, union
 
@@ -19,7 +19,8 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
         idle_known: False where the capture hides work, so that what looks idle may be busy.
     """
     rows = []
-    for (gpu,), part in activities.partition_by("gpu", as_dict=True, maintain_order=True).items():
+    for gpu, rows_of_gpu in by_gpu(activities.select("gpu", "activity", "start_ns", "end_ns")):
+        part = rows_of_gpu.drop("gpu")
         busy = _union(part)
         start, end = _first_to_last(part)
         total = int((part["end_ns"] - part["start_ns"]).sum())
@@ -27,10 +28,10 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
             pl.col("activity").is_in([int(Activity.KERNEL), int(Activity.REPLAY)])
         )
         kernel_busy = _union(running).total_ns
-        own_gaps = gaps.filter(pl.col("gpu") == gpu)
+        own_gaps = gaps.select("gpu", "start_ns", "end_ns", "cause").filter(pl.col("gpu") == gpu)
         rows.append(
             Timeline(
-                gpu=int(str(gpu)),
+                gpu=gpu,
                 window_start_ns=start,
                 window_ns=end - start,
                 sum_ns=total,

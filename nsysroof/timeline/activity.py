@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from nsysroof.trace import Trace
+from nsysroof.trace.order import sort_frame
 
 
 class Activity(IntEnum):
@@ -18,6 +22,8 @@ class Activity(IntEnum):
     REPLAY = 3
 
 
+COPY_KINDS = pl.Enum(["h2d", "d2h", "d2d", "p2p", "other"])
+
 ACTIVITIES = pl.Schema(
     {
         "start_ns": pl.Int64(),
@@ -28,12 +34,13 @@ ACTIVITIES = pl.Schema(
         "correlation": pl.UInt32(),
         "activity": pl.UInt8(),
         "name": pl.UInt32(),  # kernel name; null for the others
-        "copy_kind": pl.String(),  # h2d, d2h …; null but for copies
+        "copy_kind": COPY_KINDS,  # h2d, d2h …; null but for copies
         "replayed": pl.Boolean(),  # part of a CUDA graph replay
         "kernel": pl.UInt32(),  # row of the kernels; null for the others
     }
 )
-_SORT = ["gpu", "start_ns", "end_ns", "stream", "correlation", "activity", "name"]
+_SORT = ["start_ns", "end_ns", "stream", "correlation", "activity", "name"]
+_GRAPH_LAUNCH = ("graph_launch",)
 
 
 def collect_activities(
@@ -63,23 +70,42 @@ def collect_activities(
             name=pl.col("name"),
             kernel=pl.int_range(pl.len(), dtype=pl.UInt32),
         ),
-        _part(selected(trace.copies, gpus, window_ns), Activity.COPY, copy_kind=pl.col("kind")),
+        _part(
+            selected(trace.copies, gpus, window_ns),
+            Activity.COPY,
+            copy_kind=pl.col("kind").cast(COPY_KINDS),
+        ),
         _part(selected(trace.fills, gpus, window_ns), Activity.FILL),
         _part(
             selected(trace.replays, gpus, window_ns), Activity.REPLAY, replayed=pl.lit(value=True)
         ),
     ]
-    frame = pl.concat([part for part in parts if part.height] or parts[:1])
-    graph_launches = (
-        launches_of(trace, kinds=("graph_launch",))
-        .select("pid", "correlation", pl.lit(value=True).alias("_graph"))
-        .unique(["pid", "correlation"])
-    )
-    if graph_launches.height:
-        frame = frame.join(graph_launches, on=["pid", "correlation"], how="left").with_columns(
-            replayed=pl.col("replayed") | pl.col("_graph").fill_null(value=False)
-        )
-    return frame.select(list(ACTIVITIES)).sort(_SORT)
+    parts = [_with_graph_launches(trace, part) for part in parts if part.height]
+    frames = [pl.DataFrame(schema=ACTIVITIES)]
+    for gpu in gpus:
+        own = [rows for part in parts for found, rows in by_gpu(part) if found == gpu]
+        if own:
+            frames.append(sort_frame(pl.concat(own, rechunk=False), _SORT))
+    return pl.concat(frames, rechunk=False)
+
+
+def by_gpu(frame: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Yield each GPU and its rows, as views of a frame that is sorted by GPU."""
+    gpus = frame["gpu"].to_numpy()
+    if not gpus.size:
+        return
+    first = np.flatnonzero(np.append(True, gpus[1:] != gpus[:-1]))
+    for start, end in zip(first, np.append(first[1:], gpus.size), strict=True):
+        yield int(gpus[start]), frame[int(start) : int(end)]
+
+
+def replayed_kernels(activities: pl.DataFrame) -> pl.Series:
+    """Return ``replayed`` of each kernel, by its number in ``activities["kernel"]``."""
+    numbers = activities["kernel"]
+    known = numbers.is_not_null()
+    found = np.zeros(int(known.sum()), dtype=bool)
+    found[numbers.filter(known).to_numpy()] = activities["replayed"].filter(known).to_numpy()
+    return pl.Series("replayed", found)
 
 
 def selected(
@@ -98,21 +124,43 @@ def launches_of(trace: Trace, *, kinds: tuple[str, ...]) -> pl.DataFrame:
     return trace.api_calls.filter(pl.col("api").is_in(wanted.implode()))
 
 
-def launch_starts(trace: Trace) -> pl.DataFrame:
-    """Return ``pid``, ``correlation``, ``launch_ns``: the start of each call that gave work.
+def keyed(pid: pl.Series, correlation: pl.Series) -> npt.NDArray[np.uint64]:
+    """Return process and correlation id as one integer; a null correlation is no other's.
 
-    Any call can be the origin of a copy or fill, so all kinds but synchronisation count; the
-    earliest start stands for a correlation id that occurs more than once in a process.
+    >>> keyed(pl.Series([1, 1], dtype=pl.UInt32), pl.Series([7, None], dtype=pl.UInt32)).tolist()
+    [4294967303, 18446744073709551615]
     """
-    kinds = ("kernel_launch", "graph_launch", "copy", "blocking_copy", "other")
-    calls = launches_of(trace, kinds=kinds).filter(pl.col("correlation").is_not_null())
-    return calls.group_by("pid", "correlation").agg(launch_ns=pl.col("start_ns").min())
+    keys = pid.to_numpy().astype(np.uint64)
+    keys <<= np.uint64(32)
+    keys |= correlation.fill_null(0).to_numpy()
+    if correlation.null_count():
+        keys[correlation.is_null().to_numpy()] = NO_KEY
+    return keys
+
+
+NO_KEY = np.uint64(2**64 - 1)
+"""The key of an activity without a correlation id."""
+
+
+def _with_graph_launches(trace: Trace, part: pl.DataFrame) -> pl.DataFrame:
+    """Mark what a graph launch started as replayed, though it carries no graph node."""
+    launches = launches_of(trace, kinds=_GRAPH_LAUNCH)
+    replayed = part["replayed"].to_numpy().copy()
+    rest = np.flatnonzero(~replayed)
+    if not launches.height or not rest.size:
+        return part
+    graphs = np.unique(keyed(launches["pid"], launches["correlation"]))
+    unmarked = part.select("pid", "correlation")[rest]
+    keys = keyed(unmarked["pid"], unmarked["correlation"])
+    at = np.minimum(np.searchsorted(graphs, keys), graphs.size - 1)
+    replayed[rest] = (graphs[at] == keys) & (keys != NO_KEY)
+    return part.with_columns(pl.Series("replayed", replayed))
 
 
 def _part(frame: pl.DataFrame, activity: Activity, **given: pl.Expr) -> pl.DataFrame:
     columns = {
         "name": pl.lit(None, dtype=pl.UInt32),
-        "copy_kind": pl.lit(None, dtype=pl.String),
+        "copy_kind": pl.lit(None, dtype=COPY_KINDS),
         "kernel": pl.lit(None, dtype=pl.UInt32),
         "replayed": pl.col("graph_node").is_not_null()
         if "graph_node" in frame.columns
@@ -127,4 +175,4 @@ def _part(frame: pl.DataFrame, activity: Activity, **given: pl.Expr) -> pl.DataF
         "correlation",
         pl.lit(int(activity), dtype=pl.UInt8).alias("activity"),
         **columns,
-    )
+    ).select(list(ACTIVITIES))

@@ -10,23 +10,34 @@ process covers it, else ``host_late``; ``between_graphs`` (two replays, N launch
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from nsysroof.timeline.activity import Activity, launch_starts, launches_of
-from nsysroof.timeline.intervals import Intervals, covered, cut, idle_gaps, union
+from nsysroof.results import IDLE_CAUSES
+from nsysroof.timeline.activity import NO_KEY, Activity, by_gpu, keyed, launches_of
+from nsysroof.timeline.intervals import Intervals, Times, covered, cut, idle_gaps, union
 from nsysroof.trace import Trace
 
+CAUSES = pl.Enum(IDLE_CAUSES)
 GAPS = pl.Schema(
     {
         "gpu": pl.UInt16(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
-        "cause": pl.String(),  # null where it cannot be judged
+        "cause": CAUSES,  # null where it cannot be judged
         "before": pl.UInt32(),  # row of the activities: P
         "after": pl.UInt32(),  # row of the activities: N
     }
 )
+_ORIGINS = ("kernel_launch", "graph_launch", "copy", "blocking_copy", "other")
+_SYNCS = ("synchronize", "blocking_copy")
+_CODES = {cause: np.uint8(code) for code, cause in enumerate(IDLE_CAUSES)}
+_NAMES = pl.Series(IDLE_CAUSES, dtype=CAUSES)
+_NO_LAUNCH = np.uint8(254)
+_HOST = np.uint8(255)  # late; whether the host was in a synchronising call is judged in pieces
 
 
 def find_gaps(trace: Trace, activities: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
@@ -40,25 +51,28 @@ def find_gaps(trace: Trace, activities: pl.DataFrame, runs: pl.DataFrame) -> pl.
     Returns:
         A frame with the schema ``GAPS``, sorted by GPU and start.
     """
-    numbered = activities.with_row_index("row")
-    found = []
-    for (gpu,), rows in numbered.partition_by("gpu", as_dict=True, maintain_order=True).items():
-        first = rows["row"][0]
-        gaps = idle_gaps(rows).with_columns(
-            pl.lit(gpu, dtype=pl.UInt16).alias("gpu"),
-            pl.col("before") + first,
-            pl.col("after") + first,
-        )
-        found.append(gaps)
-    gaps = pl.concat(found) if found else pl.DataFrame(schema=GAPS).drop("cause")
-    if not gaps.height:
-        return pl.DataFrame(schema=GAPS)
-    judged = _judge_whole(trace, activities, gaps)
-    pieces = [
-        _split(trace, runs, part)
-        for part in judged.partition_by("gpu", "after_pid", maintain_order=True)
-    ]
-    return pl.concat(pieces).select(list(GAPS)).cast(GAPS).sort("gpu", "start_ns", "end_ns")
+    launches = _Launches.of(trace)
+    found = [pl.DataFrame(schema=GAPS)]
+    first = 0
+    for gpu, rows in by_gpu(activities):
+        gaps = idle_gaps(rows)
+        pids = rows["pid"].gather(gaps["after"])
+        codes = _judge_whole(rows, gaps, launches)
+        inside = _merged(runs.filter(pl.col("gpu") == gpu))
+        pieces = []
+        for pid in pids.unique().sort().to_list():
+            own = np.flatnonzero((pids == pid).to_numpy())
+            whole = gaps if own.size == gaps.height else gaps[own]
+            pieces.append(_split(trace, pid, inside, whole, codes[own]))
+        if pieces:
+            frame = pl.concat(pieces, rechunk=False) if len(pieces) > 1 else pieces[0]
+            frame = frame if len(pieces) == 1 else frame.sort("start_ns", "end_ns")
+            here = pl.lit(gpu, dtype=pl.UInt16).alias("gpu")
+            shifted = (pl.col(side) + pl.lit(first, pl.UInt32) for side in ("before", "after"))
+            frame = frame.with_columns(here, *shifted)
+            found.append(frame.select(list(GAPS)).cast(GAPS))
+        first += rows.height
+    return pl.concat(found, rechunk=False)
 
 
 def sum_causes(gaps: pl.DataFrame, causes: tuple[str, ...]) -> dict[str, int]:
@@ -75,84 +89,86 @@ def sum_causes(gaps: pl.DataFrame, causes: tuple[str, ...]) -> dict[str, int]:
     return {cause: int(found.get(cause, 0)) for cause in causes}
 
 
-def _judge_whole(trace: Trace, activities: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Add the cause by the rules that look at P and N alone; ``host`` is split later."""
-    sides = gaps
-    for side in ("before", "after"):
-        taken = activities[gaps[side]].select(
-            pl.col("pid").alias(f"{side}_pid"),
-            pl.col("correlation").alias(f"{side}_correlation"),
-            (pl.col("replayed") | (pl.col("activity") == int(Activity.REPLAY))).alias(
-                f"{side}_replayed"
-            ),
-        )
-        sides = sides.hstack(taken)
-    sides = sides.join(
-        launch_starts(trace),
-        left_on=["after_pid", "after_correlation"],
-        right_on=["pid", "correlation"],
-        how="left",
-        maintain_order="left",
-    )
-    both = pl.col("before_replayed") & pl.col("after_replayed")
-    same = (
-        both
-        & (pl.col("before_pid") == pl.col("after_pid"))
-        & (pl.col("before_correlation") == pl.col("after_correlation"))
-    )
-    return sides.with_columns(
-        pl.when(same)
-        .then(pl.lit("in_graph"))
-        .when(pl.col("launch_ns").is_null())
-        .then(None)
-        .when(pl.col("launch_ns") >= pl.col("start_ns"))
-        .then(pl.lit("host"))
-        .when(both)
-        .then(pl.lit("between_graphs"))
-        .otherwise(pl.lit("dependency"))
-        .alias("whole")
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Launches:
+    """Host calls that gave work, by process and correlation id in ascending order.
+
+    Any call can be the origin of a copy or fill, so all kinds but synchronisation count; the
+    earliest start stands for an id that occurs more than once in a process.
+    """
+
+    keys: npt.NDArray[np.uint64]
+    starts: Times
+
+    @classmethod
+    def of(cls, trace: Trace) -> _Launches:
+        calls = launches_of(trace, kinds=_ORIGINS)
+        keys = keyed(calls["pid"], calls["correlation"])
+        starts = calls["start_ns"].to_numpy()
+        order = np.lexsort((starts, keys))
+        keys, starts = keys[order], starts[order]
+        kept = np.append(True, keys[1:] != keys[:-1]) & (keys != NO_KEY)
+        return cls(keys=keys[kept], starts=starts[kept])
+
+    def late(self, keys: npt.NDArray[np.uint64], since: Times) -> npt.NDArray[np.uint8]:
+        """Return, for each key, 1 where its call starts at or after a time, 0 before, 2: none."""
+        if not self.keys.size:
+            return np.full(keys.size, 2, dtype=np.uint8)
+        at = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
+        late = (self.starts[at] >= since).astype(np.uint8)
+        late[self.keys[at] != keys] = 2
+        return late
 
 
-def _split(trace: Trace, runs: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+def _judge_whole(
+    rows: pl.DataFrame, gaps: pl.DataFrame, launches: _Launches
+) -> npt.NDArray[np.uint8]:
+    """Return the cause of each gap by the rules that look at P and N alone, as a code."""
+    keys = keyed(rows["pid"], rows["correlation"])
+    replayed = rows["replayed"].to_numpy() | (rows["activity"].to_numpy() == Activity.REPLAY)
+    before, after = gaps["before"].to_numpy(), gaps["after"].to_numpy()
+    late = launches.late(keys[after], gaps["start_ns"].to_numpy())
+    both = replayed[before] & replayed[after]
+    same = both & (keys[before] == keys[after]) & (keys[after] != NO_KEY)
+    in_time = np.where(both, _CODES["between_graphs"], _CODES["dependency"])
+    codes = np.where(late == 1, _HOST, np.where(late == 2, _NO_LAUNCH, in_time))
+    codes[same] = _CODES["in_graph"]
+    return codes
+
+
+def _split(
+    trace: Trace,
+    pid: int,
+    inside: Intervals,
+    gaps: pl.DataFrame,
+    codes: npt.NDArray[np.uint8],
+) -> pl.DataFrame:
     """Cut the gaps of one GPU and one N process where a cover begins or ends."""
-    gpu, pid = gaps["gpu"][0], gaps["after_pid"][0]
     profiler = _merged(trace.overheads.filter(pl.col("pid") == pid))
-    syncs = launches_of(trace, kinds=("synchronize", "blocking_copy"))
-    syncing = _merged(syncs.filter(pl.col("pid") == pid))
-    inside = _merged(runs.filter(pl.col("gpu") == gpu))
+    syncing = _merged(launches_of(trace, kinds=_SYNCS).filter(pl.col("pid") == pid))
     covers = (profiler, syncing, inside)
     edges = np.concatenate([edge for c in covers for edge in (c.starts, c.ends)])
     starts, ends, owner = cut(gaps["start_ns"].to_numpy(), gaps["end_ns"].to_numpy(), edges)
-    stepped = inside.starts.size > 0
-    pieces = gaps[owner].with_columns(
-        start_ns=pl.Series(starts),
-        end_ns=pl.Series(ends),
-        _gap=pl.Series(owner),
-        _profiler=pl.Series(covered(starts, profiler)),
-        _sync=pl.Series(covered(starts, syncing)),
-        _outside=pl.Series(~covered(starts, inside) if stepped else np.zeros(owner.size, bool)),
-    )
-    pieces = pieces.with_columns(
-        pl.when("_profiler")
-        .then(pl.lit("profiler"))
-        .when("_outside")
-        .then(pl.lit("outside_steps"))
-        .when(pl.col("whole") == "host")
-        .then(pl.when("_sync").then(pl.lit("sync")).otherwise(pl.lit("host_late")))
-        .otherwise("whole")
-        .alias("cause")
-    )
+    codes = codes[owner]
+    late = codes == _HOST
+    codes[late] = np.where(covered(starts[late], syncing), _CODES["sync"], _CODES["host_late"])
+    if inside.starts.size:
+        codes[~covered(starts, inside)] = _CODES["outside_steps"]
+    codes[covered(starts, profiler)] = _CODES["profiler"]
     # Pieces of one gap that kept one cause become one row again.
-    changed = pl.struct("_gap", "cause") != pl.struct("_gap", "cause").shift(1)
-    return (
-        pieces.with_columns(_piece=changed.fill_null(value=True).cum_sum())
-        .group_by("_piece", maintain_order=True)
-        .agg(
-            pl.col("gpu", "cause", "before", "after").first(),
-            pl.col("start_ns").first(),
-            pl.col("end_ns").last(),
-        )
+    opens = np.append(True, (owner[1:] != owner[:-1]) | (codes[1:] != codes[:-1]))
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], owner.size) - 1
+    kept = pl.Series(owner[first].astype(np.uint32))
+    code = pl.Series(codes[first].astype(np.uint32))
+    return pl.DataFrame(
+        {
+            "start_ns": starts[first],
+            "end_ns": ends[last],
+            "cause": _NAMES.gather(code.set(code == int(_NO_LAUNCH), None)),
+            "before": gaps["before"].gather(kept),
+            "after": gaps["after"].gather(kept),
+        }
     )
 
 

@@ -42,7 +42,8 @@ def union(starts: Times, ends: Times) -> Intervals:
     ([0, 5], [4, 12], 11)
     """
     kept = ends > starts
-    starts, ends = starts[kept], ends[kept]
+    if not kept.all():
+        starts, ends = starts[kept], ends[kept]
     if not starts.size:
         return Intervals(starts=starts, ends=ends)
     if (starts[1:] < starts[:-1]).any():
@@ -86,17 +87,16 @@ def cut(starts: Times, ends: Times, edges: Times) -> tuple[Times, Times, npt.NDA
     """
     edges = np.unique(edges)
     low = np.searchsorted(edges, starts, side="right")
-    high = np.searchsorted(edges, ends, side="left")
-    inside = np.maximum(high - low, 0)
-    owner = np.repeat(np.arange(starts.size), inside + 1)
-    first = np.cumsum(inside + 1) - (inside + 1)
-    rank = np.arange(owner.size) - first[owner]
-    piece_starts = starts[owner].copy()
-    later = rank > 0
-    piece_starts[later] = edges[(low[owner] + rank - 1)[later]]
-    piece_ends = np.append(piece_starts[1:], ends[-1:])
-    is_last = rank == inside[owner]
-    piece_ends[is_last] = ends[owner[is_last]]
+    inside = np.searchsorted(edges, ends, side="left") - low
+    owner = np.repeat(np.arange(starts.size), np.maximum(inside, 0) + 1)
+    piece_starts, piece_ends = starts[owner], ends[owner]
+    # Few intervals are cut: only their later pieces begin elsewhere.
+    later = np.flatnonzero(owner[1:] == owner[:-1]) + 1
+    numbers = np.arange(later.size)
+    is_second = np.append(True, owner[later[1:]] != owner[later[:-1]])[: later.size]
+    rank = numbers - np.maximum.accumulate(np.where(is_second, numbers, 0))
+    piece_starts[later] = edges[low[owner[later]] + rank]
+    piece_ends[later - 1] = piece_starts[later]
     return piece_starts, piece_ends, owner
 
 
@@ -116,15 +116,15 @@ def idle_gaps(activities: pl.DataFrame) -> pl.DataFrame:
         empty = {"start_ns": pl.Int64, "end_ns": pl.Int64, "before": pl.UInt32, "after": pl.UInt32}
         return pl.DataFrame(schema=empty)
     reach = np.maximum.accumulate(ends)
-    rows = np.arange(ends.size)
-    is_reach = np.append(True, ends[1:] > reach[:-1])
-    holder = np.maximum.accumulate(np.where(is_reach, rows, 0))
+    holder = np.arange(ends.size, dtype=np.uint32)
+    holder[1:][ends[1:] <= reach[:-1]] = 0
+    np.maximum.accumulate(holder, out=holder)
     after = np.flatnonzero(starts[1:] > reach[:-1]) + 1
     return pl.DataFrame(
         {
             "start_ns": reach[after - 1],
             "end_ns": starts[after],
-            "before": holder[after - 1].astype(np.uint32),
+            "before": holder[after - 1],
             "after": after.astype(np.uint32),
         }
     )

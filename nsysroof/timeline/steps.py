@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from nsysroof.timeline.activity import Activity, launches_of
+from nsysroof.timeline.activity import COPY_KINDS, Activity, by_gpu, launches_of
 from nsysroof.timeline.pattern import find_cycles
 from nsysroof.trace import Trace
 
@@ -59,7 +59,7 @@ def find_steps(
         A frame with the schema ``STEPS``, sorted by GPU and start.
     """
     found = []
-    for rows in activities.partition_by("gpu", maintain_order=True):
+    for _, rows in by_gpu(activities):
         if step_range is not None:
             starts, source = _starts_from_ranges(trace, rows, step_range), StepSource.NVTX
         else:
@@ -142,7 +142,11 @@ def _starts_from_cycles(
     rows: pl.DataFrame, layers: int | None
 ) -> tuple[npt.NDArray[np.int64], StepSource]:
     """Return where cycles of replays or of kernels begin."""
-    running = rows.filter(pl.col("activity") != int(Activity.FILL))
+    told = ["start_ns", "end_ns", "pid", "correlation", "activity", "name", "copy_kind", "replayed"]
+    filling = rows["activity"] == int(Activity.FILL)
+    running = rows.select(told)
+    if filling.any():
+        running = running.filter(~filling)
     if running["replayed"].any():
         starts = _starts_from_replays(running)
         if starts.size:
@@ -205,7 +209,7 @@ def _units(rows: pl.DataFrame) -> pl.DataFrame:
             "ns",
             pl.lit(value=True).alias("is_replay"),
             pl.lit(value=True).alias("kernel_like"),
-            pl.lit(None, dtype=pl.String).alias("copy_kind"),
+            pl.lit(None, dtype=COPY_KINDS).alias("copy_kind"),
         )
     )
     others = rows.filter(~replay.fill_null(value=False)).select(
