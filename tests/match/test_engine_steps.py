@@ -15,10 +15,11 @@ from nsysroof.match.rules import KernelClass, load_rules
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.gpus import find_gpu
 from nsysroof.theory.models.decoder import operators
+from nsysroof.theory.models.layers import Attention
 from nsysroof.theory.models.separate import fused_layouts, separate_layouts
 from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.roofline import bound, link_of
-from tests.match.engine_steps import SEQUENCES, STEPS, EngineStep, Roles, names_of
+from tests.match.engine_steps import HYBRIDS, SEQUENCES, STEPS, EngineStep, Roles, names_of
 
 pytestmark = pytest.mark.skipif(
     not SEQUENCES.exists(), reason="the published sequences are not here"
@@ -40,10 +41,11 @@ FLOOR_NS = 1300.0
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch of the step, and the roles that are right for it."""
+    """One launch of the step, the roles that are right for it, and its place in the layer."""
 
     name: str
     roles: Roles
+    place: int | None = None
 
 
 @cache
@@ -51,7 +53,10 @@ def model_of(step: EngineStep) -> ModelSpec:
     """Return the model of the published layer alone: without dense layers before routed ones."""
     model = find_model(step.model)
     last = model.layers[-1]
-    return replace(model, layers=tuple(layer for layer in model.layers if layer.ffn == last.ffn))
+    layers = [layer for layer in model.layers if layer.ffn == last.ffn]
+    if step.dense is not None:
+        layers = [replace(layer, ffn=step.dense) for layer in layers]
+    return replace(model, layers=tuple(layers))
 
 
 @cache
@@ -70,9 +75,11 @@ def plan_of(step: EngineStep) -> tuple[list[Operator], dict[str, float]]:
 
 def written_down(step: EngineStep) -> list[Kernel]:
     """Return the whole step: embedding, every layer, final norm, LM head, sampling."""
-    layers = len(model_of(step).layers)
+    mixers = [layer.mixer for layer in model_of(step).layers]
+    layers = len(mixers)
     block = [
-        Kernel(name, roles) for name, roles in zip(names_of(step.sequence), step.layer, strict=True)
+        Kernel(name, roles, place)
+        for place, (name, roles) in enumerate(zip(names_of(step), step.layer, strict=True))
     ]
     if step.later is not None:
         block[0] = replace(block[0], name=step.later)
@@ -80,8 +87,10 @@ def written_down(step: EngineStep) -> list[Kernel]:
     starts_at_norm = any("norm" in str(role) for role in block[0].roles)
     if not starts_at_norm:
         found.append(Kernel(PLAIN_NORM, ("attn.norm",)))
-    for layer in range(layers):
-        found += [_at(kernel, layer, layers) for kernel in block]
+    full = [Kernel(name, roles) for name, roles in step.attention]
+    for layer, mixer in enumerate(mixers):
+        softmax = full and isinstance(mixer, Attention)
+        found += [_at(kernel, layer, layers) for kernel in (full if softmax else block)]
     if step.first is not None:
         found[1] = replace(found[1], name=step.first)
     if starts_at_norm:
@@ -105,7 +114,7 @@ def _at(kernel: Kernel, layer: int, layers: int) -> Kernel:
 
 def _final_norm(block: list[Kernel]) -> list[Kernel]:
     first = block[0]
-    if "mlp.residual+attn.norm" in first.roles:
+    if first.roles[0] in {"mlp.residual+attn.norm", "mlp.residual+ssm.norm"}:
         return [Kernel(first.name, ("mlp.residual+final_norm", "final_norm"))]
     chain = [kernel for kernel in block if kernel.roles == ("attn.norm",)]
     return [replace(kernel, roles=("final_norm",)) for kernel in chain]
@@ -174,22 +183,23 @@ def wrong(
     ]
 
 
-IDS = [step.sequence for step in STEPS]
+EVERY = (*STEPS, *HYBRIDS)
+IDS = [step.sequence for step in EVERY]
 
 
-@pytest.mark.parametrize("step", STEPS, ids=IDS)
+@pytest.mark.parametrize("step", EVERY, ids=IDS)
 def test_every_role_is_right(step: EngineStep) -> None:
     kernels = written_down(step)
     assert wrong(kernels, placed(step, kernels, random.Random(1), 2.0)) == []
 
 
-@pytest.mark.parametrize("step", STEPS, ids=IDS)
+@pytest.mark.parametrize("step", EVERY, ids=IDS)
 def test_times_off_by_up_to_four_change_no_role(step: EngineStep) -> None:
     kernels = written_down(step)
     assert wrong(kernels, placed(step, kernels, random.Random(2), 4.0)) == []
 
 
-@pytest.mark.parametrize("step", STEPS, ids=IDS)
+@pytest.mark.parametrize("step", EVERY, ids=IDS)
 def test_foreign_kernels_stay_foreign(step: EngineStep) -> None:
     rng = random.Random(3)
     kernels = written_down(step)
@@ -200,28 +210,24 @@ def test_foreign_kernels_stay_foreign(step: EngineStep) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [step for step in STEPS if step.swap is not None], ids=lambda step: step.sequence
+    "step", [step for step in EVERY if step.swap is not None], ids=lambda step: step.sequence
 )
 def test_independent_neighbours_may_change_places(step: EngineStep) -> None:
     assert step.swap is not None
     first, second = step.swap
     kernels = written_down(step)
-    size = len(step.layer)
-    begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
-    for layer in range(len(model_of(step).layers)):
-        a, b = begin + layer * size + first, begin + layer * size + second
+    for a in [number for number, kernel in enumerate(kernels) if kernel.place == first]:
+        b = a + second - first
         kernels[a], kernels[b] = kernels[b], kernels[a]
     assert wrong(kernels, placed(step, kernels, random.Random(4), 2.0)) == []
 
 
 @pytest.mark.parametrize(
-    "step", [step for step in STEPS if step.optional is not None], ids=lambda step: step.sequence
+    "step", [step for step in EVERY if step.optional is not None], ids=lambda step: step.sequence
 )
 def test_a_kernel_that_is_left_out_moves_no_role(step: EngineStep) -> None:
     assert step.optional is not None
     kernels = written_down(step)
-    size = len(step.layer)
-    begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
-    places = {begin + layer * size + step.optional for layer in range(len(model_of(step).layers))}
-    kept = [kernel for number, kernel in enumerate(kernels) if number not in places]
+    kept = [kernel for kernel in kernels if kernel.place != step.optional]
+    assert len(kept) < len(kernels)
     assert wrong(kept, placed(step, kept, random.Random(5), 2.0)) == []
