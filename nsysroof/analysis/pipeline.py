@@ -13,6 +13,7 @@ from nsysroof.analysis import findings as find
 from nsysroof.analysis.collectives import collective_rows
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.links import link_rows
+from nsysroof.analysis.nvtx_coverage import nvtx_coverage
 from nsysroof.analysis.operators import OperatorGroup, group_operators, operator_rows
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
@@ -161,6 +162,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         *mismatches,
         *find.ranks_missing(options.tp, len(picked.gpus)),
         *(find.no_steps(options.step_range) if capture.kernels and not found.steps.height else []),
+        *_range_findings(trace, options, found),
         *find.mixed_phases(found.phases, analysed.phase),
         *find.low_coverage(covered, modelled=modelled),
         *find.below_bound(impossible),
@@ -395,6 +397,12 @@ def _bounds_of_step(
         tokens_per_s=tokens / wall * 1e9 if wall else None,
         tokens_per_s_bound=tokens / bounds.hard_ns * 1e9 if bounds.hard_ns else None,
     )
+
+
+def _range_findings(trace: Trace, options: Options, found: _Measured) -> list[Finding]:
+    if options.step_range is None:
+        return []
+    return find.nvtx_low_coverage(nvtx_coverage(trace, found.kernels, options.step_range))
 
 
 def _shape_findings(found: _Measured) -> list[Finding]:
