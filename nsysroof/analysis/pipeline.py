@@ -47,6 +47,7 @@ from nsysroof.results import (
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.decoder import operators as model_operators
+from nsysroof.theory.models.draft import drafting_operators
 from nsysroof.theory.models.separate import fused_layouts, separate_layouts
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.peaks import Peaks
@@ -288,9 +289,19 @@ def _theory(
         return _Theory(model=model, workload=workload, plans=[_NO_PLAN])
     peaks = hardware.peaks
     fused = model_operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
-    plans = [_plan(found, peaks, fused=True) for found in fused_layouts(fused)]
-    apart = separate_layouts(fused, value_first=value_first)
-    plans += [_plan(found, peaks, fused=False) for found in apart]
+    drafting: list[Operator] = []
+    if options.draft is not None and options.drafts is not None:
+        drafting = drafting_operators(model, options.draft, workload, options.drafts)
+    plans = [
+        _plan(layout, peaks, fused=is_fused)
+        for is_fused, layouts in (
+            (True, fused_layouts(fused)),
+            (False, separate_layouts(fused, value_first=value_first)),
+        )
+        for found in layouts
+        # Drafts are made from what was verified: after it, or first in the next step.
+        for layout in ([*found, *drafting], [*drafting, *found])[: 2 if drafting else 1]
+    ]
     return _Theory(model=model, workload=workload, plans=plans)
 
 
