@@ -17,6 +17,7 @@ from nsysroof.analysis.nvtx_coverage import nvtx_coverage
 from nsysroof.analysis.operators import OperatorGroup, group_operators, operator_rows
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
+from nsysroof.analysis.plans import make_plans
 from nsysroof.analysis.selection import Selection, select
 from nsysroof.analysis.shapes import shape_findings, usual_launches
 from nsysroof.analysis.step_timeline import step_timeline
@@ -46,12 +47,9 @@ from nsysroof.results import (
 )
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
-from nsysroof.theory.models.decoder import operators as model_operators
-from nsysroof.theory.models.draft import drafting_operators
-from nsysroof.theory.models.separate import fused_layouts, separate_layouts
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.peaks import Peaks
-from nsysroof.theory.roofline import bound, crossed_link, link_of, step_bounds
+from nsysroof.theory.roofline import crossed_link, link_of, step_bounds
 from nsysroof.theory.workload import Workload
 from nsysroof.timeline.account import account
 from nsysroof.timeline.activity import collect_activities, replayed_kernels
@@ -238,6 +236,7 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
     )
     analysed = choose_steps(phased, options.phase)
     visible = capture.graph_mode not in _KERNELS_HIDDEN
+    in_steps = _only_steps(kernels, analysed.steps)
     theory = _theory(
         model,
         options,
@@ -245,9 +244,10 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
         analysed,
         visible=visible,
         value_first=projects_value_first(classes),
+        attention_calls=find.attention_calls(in_steps, attention_names(classes)),
     )
     placement = place_operators(
-        _only_steps(kernels, analysed.steps),
+        in_steps,
         classes,
         theory.plans,
         floor_ns=hardware.floor_ns,
@@ -281,33 +281,22 @@ def _theory(
     *,
     visible: bool,
     value_first: bool,
+    attention_calls: int,
 ) -> _Theory:
     if model is None:
         return _Theory(model=None, workload=None, plans=[_NO_PLAN])
     workload = make_workload(options, "prefill" if analysed.phase == "prefill" else "decode")
     if not visible or not analysed.steps.height:
         return _Theory(model=model, workload=workload, plans=[_NO_PLAN])
-    peaks = hardware.peaks
-    fused = model_operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
-    drafting: list[Operator] = []
-    if options.draft is not None and options.drafts is not None:
-        drafting = drafting_operators(model, options.draft, workload, options.drafts)
-    plans = [
-        _plan(layout, peaks, fused=is_fused)
-        for is_fused, layouts in (
-            (True, fused_layouts(fused)),
-            (False, separate_layouts(fused, value_first=value_first)),
-        )
-        for found in layouts
-        # Drafts are made from what was verified: after it, or first in the next step.
-        for layout in ([*found, *drafting], [*drafting, *found])[: 2 if drafting else 1]
-    ]
+    plans = make_plans(
+        model,
+        workload,
+        options,
+        hardware.peaks,
+        value_first=value_first,
+        attention_calls=attention_calls,
+    )
     return _Theory(model=model, workload=workload, plans=plans)
-
-
-def _plan(operators: list[Operator], peaks: Peaks, *, fused: bool) -> Plan:
-    bounds = [bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in operators]
-    return Plan(fused=fused, operators=operators, bounds_ns=bounds)
 
 
 def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:

@@ -9,16 +9,20 @@ from functools import cache
 import polars as pl
 import pytest
 
-from nsysroof.match.assign import Plan, place_operators
+from nsysroof.analysis import Options
+from nsysroof.analysis.plans import make_plans
+from nsysroof.match.assign import place_operators
 from nsysroof.match.engines import projects_value_first
+from nsysroof.match.phases import attention_names
 from nsysroof.match.rules import KernelClass, load_rules
-from nsysroof.theory.cost import Operator
 from nsysroof.theory.gpus import find_gpu
+from nsysroof.theory.models.batches import split_workload
 from nsysroof.theory.models.decoder import operators
 from nsysroof.theory.models.layers import Attention
-from nsysroof.theory.models.separate import fused_layouts, separate_layouts
+from nsysroof.theory.models.separate import separate_layouts
 from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.roofline import bound, link_of
+from nsysroof.theory.workload import Workload
 from tests.match.engine_steps import HYBRIDS, SEQUENCES, STEPS, EngineStep, Roles, names_of
 
 pytestmark = pytest.mark.skipif(
@@ -60,17 +64,17 @@ def model_of(step: EngineStep) -> ModelSpec:
 
 
 @cache
-def plan_of(step: EngineStep) -> tuple[list[Operator], dict[str, float]]:
-    """Return the operators of the step, and the bound of each role."""
+def bounds_of(step: EngineStep, workload: Workload) -> dict[str, float]:
+    """Return the bound of each role in ns."""
     peaks = find_gpu(step.gpu).dense_peaks()
-    every = operators(model_of(step), step.workload)
+    every = operators(model_of(step), workload)
     bounds: dict[str, float] = {}
     for layout in (every, *separate_layouts(every)):
         for op in layout:
             spec = bound(op.cost, peaks, link=link_of(op)).spec_ns
             assert spec is not None, op.role
             bounds[op.role] = spec
-    return every, bounds
+    return bounds
 
 
 def written_down(step: EngineStep) -> list[Kernel]:
@@ -121,37 +125,37 @@ def _final_norm(block: list[Kernel]) -> list[Kernel]:
 
 
 def placed(
-    step: EngineStep, kernels: list[Kernel], rng: random.Random, factor: float
+    step: EngineStep,
+    kernels: list[Kernel],
+    rng: random.Random,
+    factor: float,
+    *,
+    timed_as: Workload | None = None,
 ) -> list[str | None]:
-    """Return the roles found when each kernel takes up to ``factor`` times its bound."""
-    every, bounds = plan_of(step)
-    peaks = find_gpu(step.gpu).dense_peaks()
+    """Return the roles found when each kernel takes up to ``factor`` times its bound.
+
+    The bounds are those of the step, or of ``timed_as`` where it runs in parts.
+    """
+    bounds = bounds_of(step, timed_as or step.workload)
     times = []
-    seen: set[tuple[int, str | None]] = set()
     for number, kernel in enumerate(kernels):
         role = kernel.roles[0]
         helper = number > 0 and kernels[number - 1].roles == kernel.roles
         spec = 0.0
-        if role is not None and not helper and (number, role) not in seen:
+        if role is not None and not helper:
             spec = sum(bounds.get(part, 0.0) for part in role.split("+"))
         times.append(round(max(spec, FLOOR_NS) * rng.uniform(1.05, factor)))
     names = sorted({kernel.name for kernel in kernels})
     classes: list[KernelClass] = load_rules().classify_each(names)
-    value_first = projects_value_first(classes)
-    plans = [
-        Plan(
-            fused=fused,
-            operators=layout,
-            bounds_ns=[
-                bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in layout
-            ],
-        )
-        for fused, layouts in (
-            (True, fused_layouts(every)),
-            (False, separate_layouts(every, value_first=value_first)),
-        )
-        for layout in layouts
-    ]
+    attention = {names[number] for number in attention_names(classes)}
+    plans = make_plans(
+        model_of(step),
+        step.workload,
+        Options(),
+        find_gpu(step.gpu).dense_peaks(),
+        value_first=projects_value_first(classes),
+        attention_calls=sum(kernel.name in attention for kernel in kernels),
+    )
     starts = [sum(times[:at]) for at in range(len(times))]
     frame = pl.DataFrame(
         {
@@ -231,3 +235,24 @@ def test_a_kernel_that_is_left_out_moves_no_role(step: EngineStep) -> None:
     kept = [kernel for kernel in kernels if kernel.place != step.optional]
     assert len(kept) < len(kernels)
     assert wrong(kept, placed(step, kept, random.Random(5), 2.0)) == []
+
+
+def test_two_half_batches_in_turn_keep_their_roles() -> None:
+    """While one half's tokens travel to the experts and back, the other half computes."""
+    step = next(one for one in STEPS if one.sequence == "sglang_dsv3_fp8_h100_deepep_decode")
+    halves = split_workload(step.workload)
+    assert halves is not None
+    block = [
+        Kernel(name, roles, place)
+        for place, (name, roles) in enumerate(zip(names_of(step), step.layer, strict=True))
+    ]
+    sent = 1 + next(n for n, kernel in enumerate(block) if kernel.roles == ("moe.dispatch",))
+    layers = len(model_of(step).layers)
+    kernels = [Kernel(EMBED, ("embed",))]
+    for layer in range(layers):
+        for stage in (block[:sent], block[sent:]):
+            for _ in halves:
+                kernels += [_at(kernel, layer, layers) for kernel in stage]
+    kernels += [*_final_norm(block), Kernel(HEAD, ("lm_head",)), Kernel(ARGMAX, ("sample",))]
+    found = placed(step, kernels, random.Random(6), 2.0, timed_as=halves[0])
+    assert wrong(kernels, found) == []
