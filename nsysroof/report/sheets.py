@@ -26,6 +26,8 @@ from nsysroof.results import (
     Phase,
     Report,
     StepKernel,
+    Sweep,
+    SweepRow,
     Timeline,
     UnexplainedRow,
 )
@@ -64,6 +66,8 @@ def sheets(view: View) -> tuple[Sheet, ...]:
             return _of_card(view)
         case Diff():
             return _of_diff(view)
+        case Sweep():
+            return (_table("sweep", SweepRow, view.rows),)
         case Check():
             return (_fields("check", view, skip=("rules",)), _table("rules", Rule, view.rules))
         case _:

@@ -8,7 +8,17 @@ from typing import Any, TypeAlias
 import msgspec
 
 from nsysroof.outcomes import Check, Diff
-from nsysroof.results import Capture, Estimate, Gap, KernelRow, Phase, Report, Steps, Timeline
+from nsysroof.results import (
+    Capture,
+    Estimate,
+    Gap,
+    KernelRow,
+    Phase,
+    Report,
+    Steps,
+    Sweep,
+    Timeline,
+)
 
 
 class InfoView(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,5 +79,5 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 View: TypeAlias = (
-    Report | Estimate | InfoView | GapsView | KernelsView | Diff | Check | Listing | Card
+    Report | Estimate | Sweep | InfoView | GapsView | KernelsView | Diff | Check | Listing | Card
 )

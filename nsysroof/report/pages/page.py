@@ -17,8 +17,9 @@ from nsysroof.report.pages.kernels import (
 )
 from nsysroof.report.pages.outcomes import check_sections, diff_sections
 from nsysroof.report.pages.step import budget_section, floors_section, operators_section
+from nsysroof.report.pages.sweep import sweep_sections
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
-from nsysroof.results import Report
+from nsysroof.results import Report, Sweep
 
 
 def page(view: View) -> tuple[Section, ...]:
@@ -41,6 +42,8 @@ def page(view: View) -> tuple[Section, ...]:
             return diff_sections(view)
         case Check():
             return check_sections(view)
+        case Sweep():
+            return sweep_sections(view)
         case _:
             return estimate_sections(view)
 
