@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nsysroof.outcomes import Check, Diff
+from nsysroof.outcomes import Check, Diff, WhatIf
 from nsysroof.results import (
     Capture,
     Estimate,
@@ -79,5 +79,15 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 View: TypeAlias = (
-    Report | Estimate | Sweep | InfoView | GapsView | KernelsView | Diff | Check | Listing | Card
+    Report
+    | Estimate
+    | Sweep
+    | InfoView
+    | GapsView
+    | KernelsView
+    | Diff
+    | Check
+    | WhatIf
+    | Listing
+    | Card
 )
