@@ -236,7 +236,9 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
     )
     analysed = choose_steps(phased, options.phase)
     visible = capture.graph_mode not in _KERNELS_HIDDEN
-    in_steps = _only_steps(kernels, analysed.steps)
+    in_steps = (
+        kernels if analysed.steps.height == phased.height else _only_steps(kernels, analysed.steps)
+    )
     theory = _theory(
         model,
         options,
