@@ -33,6 +33,8 @@ class Options:
         devices: GPUs to analyse; empty: all.
         window: Seconds from the first kernel, [start, end).
         step_range: Regular expression for the NVTX ranges that are steps.
+        schedule: CSV file with new tokens and contexts of each step; in place of ``batch``,
+            ``context`` and ``new_tokens``.
         rules: TOML file with more kernel rules.
     """
 
@@ -58,4 +60,5 @@ class Options:
     devices: tuple[int, ...] = ()
     window: tuple[float, float] | None = None
     step_range: str | None = None
+    schedule: Path | None = None
     rules: Path | None = None

@@ -89,8 +89,15 @@ def choose_model(options: Options) -> ModelSpec | None:
     return None if options.model is None else find_model(options.model)
 
 
-def make_workload(options: Options, phase: str) -> Workload:
+def make_workload(
+    options: Options, phase: str, query_lengths: Sequence[int] | None = None
+) -> Workload:
     """Return the workload of one step.
+
+    Args:
+        options: What the user said, and what is known besides.
+        phase: ``decode`` or ``prefill``.
+        query_lengths: New tokens of each sequence where they differ.
 
     Raises:
         UsageError: The context is not given, or the numbers do not go together.
@@ -98,7 +105,8 @@ def make_workload(options: Options, phase: str) -> Workload:
     if options.context is None:
         raise UsageError(
             "a model needs the KV length of its sequences",
-            hint="give --context N (and --batch N), or --context n1,n2,… for each sequence",
+            hint="give --context N (and --batch N), --context n1,n2,… for each sequence, or "
+            "--schedule FILE for each step",
             slug="context-missing",
             where=f"--model {options.model}",
         )
@@ -107,6 +115,7 @@ def make_workload(options: Options, phase: str) -> Workload:
         batch=options.batch,
         context=options.context,
         new_tokens=options.new_tokens,
+        query_lengths=query_lengths,
         weights=options.weights,
         kv=options.kv,
         activations=options.activations,
@@ -129,6 +138,7 @@ def assume(
     window_anchor_ns: int | None,
     devices: Sequence[int],
     peaks_used: Collection[str],
+    notes: Sequence[str] = (),
 ) -> Assumptions:
     """Return every input of the theory as it was used; of the peaks those divided by."""
     return Assumptions(
@@ -160,7 +170,7 @@ def assume(
             for key, peak in hardware.peaks.items()
             if key in peaks_used
         ],
-        notes=list(hardware.peaks.notes),
+        notes=[*hardware.peaks.notes, *notes],
     )
 
 

@@ -14,7 +14,8 @@ THEORY = (
     "--activations", "--tp", "--ep", "--dp", "--experts", "--floor-us", "--peak", "--roofs",
     "--tokens-per-step", "--expert-misses", "--unprofiled-step-us",
 )  # fmt: skip
-TRACE = ("--model", "--device", "--window", "--step-range", "--rules", "--strict")
+TRACE = ("--model", "--device", "--window", "--step-range", "--schedule", "--rules",
+         "--strict")  # fmt: skip
 OUTPUT = ("-f, --format", "-o, --output", "--force", "-v, --verbose", "-h, --help")
 EVERYWHERE = {
     "analyze": (*THEORY, *TRACE, *OUTPUT),
