@@ -90,11 +90,11 @@ def slugs(found: Report) -> dict[str, str]:
 
 
 def test_an_annotated_trace_needs_no_batch_and_no_context(analyzed: Analyzed) -> None:
-    # The last step is the longest: a step's wall runs to the next one, 1 ms, for the other four.
     kv = [8_193 + 16 * step for step in range(5)]
     found = analyzed(capture([(engine(16, total), DECODE, 100) for total in kv]))
     assert (found.steps.count, found.steps.source, found.steps.phase) == (5, "nvtx", "decode")
-    # Walls are 100 µs for the last step and 1 ms for steps 0 to 3: the third of five is step 1.
+    # The last step ends with its kernel after 100 µs, the others last 1 ms until the next begins:
+    # ascending they are step 4, 0, 1, 2, 3, so the median is step 1.
     assert found.assumptions.batch == 16
     assert found.assumptions.context is not None
     assert sum(found.assumptions.context) == 8_193 + 16
@@ -185,8 +185,7 @@ def test_a_schedule_gives_phase_and_workload_of_every_step(
     export = capture([("x", PREFILL, 400), *[("x", DECODE, 80 - n) for n in range(3)]])
     found = analyzed(export, step_range="^x", schedule=rows)
     assert [(row.phase, row.count) for row in found.phases] == [("prefill", 1), ("decode", 3)]
-    # Steps 1 and 2 last about 1 ms, step 3 only its kernel: step 1 or 2 is the median of three.
-    # Starts are 1 ms apart, so both last 1 ms exactly and the earlier number is the median.
+    # Step 3 ends with its kernel, steps 1 and 2 last 1 ms: ascending they are 3, 1, 2.
     assert found.assumptions.context == [301, 900]
     assert core_bound_ns(found) == pytest.approx((1_201 * KV_BYTES + 2 * TOKEN_BYTES) / 1e3)
     (note,) = [note for note in found.assumptions.notes if "steps.csv" in note]
