@@ -103,11 +103,19 @@ def tell_steps(options: Options, steps: pl.DataFrame) -> Contents:
     )
 
 
-def fill_in(options: Options, contents: Contents, analysed: Analysed) -> Inputs:
+def fill_in(
+    options: Options, contents: Contents, analysed: Analysed, *, grid_batch: int | None
+) -> Inputs:
     """Return the inputs of the theory; what the options say is never replaced.
 
     The step taken is the one with the median wall time, as for the budget: KV lengths grow with
     every decode step, and it stands for all of them.
+
+    Args:
+        options: What the user said.
+        contents: What is told of the steps.
+        analysed: The steps analysed.
+        grid_batch: Sequences by the grids of decode attention, for want of better.
 
     Raises:
         UsageError: ``new-tokens-missing`` where the schedule has only a sum that several
@@ -115,7 +123,7 @@ def fill_in(options: Options, contents: Contents, analysed: Analysed) -> Inputs:
     """
     typical = contents.typical(analysed)
     if typical is None:
-        return Inputs(options=options)
+        return _with_grid_batch(options, grid_batch)
     step, content = typical
     if contents.scheduled and content.queries is None:
         raise UsageError(
@@ -124,14 +132,7 @@ def fill_in(options: Options, contents: Contents, analysed: Analysed) -> Inputs:
             slug="new-tokens-missing",
             where=content.told_by,
         )
-    batch, context = options.batch, options.context
-    if context is None and content.contexts is not None:
-        context = content.contexts
-        if batch is not None and batch != len(context):
-            context = (round(sum(context) / len(context)),)
-    if batch is None and (context is None or len(context) == 1):
-        batch = content.requests
-    filled = replace(options, batch=batch, context=context)
+    filled = _sequences(options, content)
     lengths = _queries(filled, content, analysed.phase)
     if lengths is not None and len(set(lengths)) == 1:
         filled, lengths = replace(filled, new_tokens=lengths[0]), None
@@ -141,6 +142,28 @@ def fill_in(options: Options, contents: Contents, analysed: Analysed) -> Inputs:
         query_lengths=lengths,
         note=_note(step, content, contents, analysed) if taken else None,
     )
+
+
+def _with_grid_batch(options: Options, grid_batch: int | None) -> Inputs:
+    one_length = options.context is not None and len(options.context) == 1
+    if options.batch is not None or grid_batch is None or not one_length:
+        return Inputs(options=options)
+    return Inputs(
+        options=replace(options, batch=grid_batch),
+        note="the batch is what the grids of decode attention cover",
+    )
+
+
+def _sequences(options: Options, content: Content) -> Options:
+    """Return the options with batch and context where they leave them open."""
+    batch, context = options.batch, options.context
+    if context is None and content.contexts is not None:
+        context = content.contexts
+        if batch is not None and batch != len(context):
+            context = (round(sum(context) / len(context)),)
+    if batch is None and (context is None or len(context) == 1):
+        batch = content.requests
+    return replace(options, batch=batch, context=context)
 
 
 def contradictions(options: Options, contents: Contents, analysed: Analysed) -> list[Finding]:
@@ -197,11 +220,11 @@ def _queries(options: Options, content: Content, phase: str | None) -> tuple[int
 
 def _note(step: int, content: Content, contents: Contents, analysed: Analysed) -> str:
     means = [
-        one.mean_context
-        for _, one in contents.ascending(analysed)
-        if one.mean_context is not None
+        one.mean_context for _, one in contents.ascending(analysed) if one.mean_context is not None
     ]
-    note = f"the step worked on is that of step {step}, the median step, as {content.told_by} has it"
+    note = (
+        f"the step worked on is that of step {step}, the median step, as {content.told_by} has it"
+    )
     if content.contexts is not None and not contents.scheduled:
         note += ": its sums are shared out evenly over the sequences"
     if len(means) > 1:

@@ -18,7 +18,7 @@ from nsysroof.analysis.operators import OperatorGroup, group_operators, operator
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.selection import Selection, select
-from nsysroof.analysis.shapes import shape_findings, usual_launches
+from nsysroof.analysis.shapes import batch_of_grids, shape_findings, usual_launches
 from nsysroof.analysis.step_timeline import step_timeline
 from nsysroof.analysis.steps import Analysed, choose_steps, phase_rows, step_rows
 from nsysroof.analysis.tables import (
@@ -256,6 +256,7 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
         hardware,
         analysed,
         contents,
+        grid_batch=batch_of_grids(kernels, analysed.steps, classes),
         visible=visible,
         value_first=projects_value_first(classes),
     )
@@ -294,12 +295,13 @@ def _theory(
     analysed: Analysed,
     contents: Contents,
     *,
+    grid_batch: int | None,
     visible: bool,
     value_first: bool,
 ) -> _Theory:
     if model is None:
         return _Theory(model=None, workload=None, plans=[_NO_PLAN])
-    inputs = fill_in(options, contents, analysed)
+    inputs = fill_in(options, contents, analysed, grid_batch=grid_batch)
     if contents.scheduled and inputs.options.context is None:
         return _Theory(model=model, workload=None, plans=[_NO_PLAN])  # none of its rows is a step
     workload = make_workload(

@@ -7,6 +7,7 @@ by hand: 4,096 B of K and V for each cached token, 16,384 B of queries and resul
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -221,8 +222,9 @@ def test_another_number_of_steps_is_told_and_not_cut_off(
     )
     assert found.steps.count == 3
     fewer = schedule(tmp_path, "0,1,500", "1,1,501")
-    assert "0 of its rows are no step found, 1 steps have no row" in (
-        slugs(analyzed(export, step_range="^x", schedule=fewer))["schedule-mismatch"]
+    assert (
+        "0 of its rows are no step found, 1 steps have no row"
+        in (slugs(analyzed(export, step_range="^x", schedule=fewer))["schedule-mismatch"])
     )
 
 
@@ -272,3 +274,16 @@ def test_a_real_decode_step_tells_its_batch_and_kv_lengths() -> None:
     row = next(row for row in found.operators if row.role == "attn.core")
     assert row.bound_ns == pytest.approx((8_209 * KV_BYTES + 16 * TOKEN_BYTES) / 8e3)
     assert [one.severity for one in found.capture.findings] == []
+
+
+@pytest.mark.skipif(not REAL.exists(), reason="the real captures are not here")
+def test_without_annotation_the_grids_of_attention_tell_the_batch(tmp_path: Path) -> None:
+    copy = tmp_path / "unmarked.sqlite"
+    copy.write_bytes(REAL.read_bytes())
+    with sqlite3.connect(copy) as connection:
+        connection.execute("DELETE FROM NVTX_EVENTS")
+    connection.close()
+    found = analyze(open_trace(copy), Options(model="llama-3.1-8b", gpu="b300", context=(513,)))
+    assert (found.steps.source, found.assumptions.batch) == ("graph", 16)
+    assert "the batch is what the grids of decode attention cover" in found.assumptions.notes
+    assert found.capture.findings == []

@@ -10,6 +10,8 @@ from tests.timeline.scene import Scene
 
 DECODE = "execute_16_context_0(sq0sk0sqsq0sqsk0)_generation_16(sq16sk8193sqsq16sqsk8193)"
 
+CHUNK = "sq1024sk2048sqsq1048576sqsk2097152"
+
 
 def test_sums_over_the_requests_of_a_decode_step_are_shared_out_evenly() -> None:
     told = parse_annotation(DECODE)
@@ -29,8 +31,7 @@ def test_sums_over_the_requests_of_a_decode_step_are_shared_out_evenly() -> None
         ("execute_context_1(1024)_generation_2(2)", "mixed", None, (1024, 1, 1)),
         # A chunk of 1024 behind 1024 cached tokens beside a decode of 700: prefill comes first.
         (
-            "execute_1025_context_1(sq1024sk2048sqsq1048576sqsk2097152)"
-            "_generation_1(sq1sk700sqsq1sqsk700)",
+            f"execute_1025_context_1({CHUNK})_generation_1(sq1sk700sqsq1sqsk700)",
             "mixed",
             (2048, 700),
             (1024, 1),
