@@ -1,4 +1,4 @@
-"""What comes of holding reports against one another or against limits, as plain data.
+"""What comes of holding reports against one another, against limits or against a change.
 
 Like the results themselves these are the objects of the command line's contract: field names
 carry their unit, ``None`` means "not known" and is never written as 0.
@@ -7,6 +7,7 @@ carry their unit, ``None`` means "not known" and is never written as 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Self
 
 import msgspec
@@ -20,7 +21,7 @@ VERDICTS = ("pass", "fail", "inconclusive")
 
 _ASSUMED = (
     "model", "gpu", "phase", "batch", "context", "new_tokens", "weights", "kv", "activations", "tp",
-    "ep", "dp", "experts", "tokens_per_step", "window_s", "devices",
+    "ep", "dp", "experts", "tokens_per_step", "draft", "drafts", "window_s", "devices",
 )  # fmt: skip
 
 
@@ -164,6 +165,56 @@ class Check(_Plain, frozen=True, kw_only=True):
     def rules_with(self, verdict: str) -> list[Rule]:
         """Return the rules that ended with a verdict."""
         return [rule for rule in self.rules if rule.verdict == verdict]
+
+
+class Treatment(StrEnum):
+    """How the time of an operator was carried over."""
+
+    EFFICIENCY = "efficiency"  # the new bound at the measured ratio
+    TIME = "time"  # the measured time: the theory does not limit it
+    ADDED = "added"  # not measured: its bound, at best
+    GONE = "gone"  # nothing does it any more
+
+
+class WhatIfRow(_Plain, frozen=True, kw_only=True):
+    """One role of the step, ns per step; ``low_ns`` and ``high_ns`` are the range of the expected.
+
+    ``same_kernel`` is false where format or limiter change, so that another kernel would run.
+    """
+
+    role: str
+    measured_ns: int | None
+    expected_ns: float
+    low_ns: float
+    high_ns: float
+    bound_ns: float | None
+    ratio: float | None
+    limiter: str | None
+    treatment: str  # efficiency | time | added | gone
+    same_kernel: bool
+
+
+class WhatIf(_Plain, frozen=True, kw_only=True):
+    """The answer of ``whatif``: the measured step beside the one that was asked for.
+
+    expected = the rows + unexplained + copies + idle - overlap, the last four as measured.
+    """
+
+    format: str = "nsysroof-whatif"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    changes: dict[str, str]
+    measured_ns: int
+    expected_ns: float
+    low_ns: float
+    high_ns: float
+    serial_ns: float
+    kept_ns: int
+    tokens: float
+    tokens_per_s_measured: float | None
+    tokens_per_s: float
+    rows: list[WhatIfRow]
+    notes: list[str]
 
 
 def _conditions(report: Report) -> dict[str, str | None]:

@@ -50,6 +50,12 @@ class _Tables(_Plain, frozen=True, kw_only=True):
 
         return frame_of(table_named(self, name))
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from nsysroof.notebook import html_of  # noqa: PLC0415  it imports this module
+
+        return html_of(self)
+
 
 class Finding(_Plain, frozen=True, kw_only=True):
     """Something the reader must know before the numbers; ``severity`` error trips ``--strict``."""
@@ -129,6 +135,8 @@ class Assumptions(_Plain, frozen=True, kw_only=True):
     floor_us: float | None = None
     floor_source: str | None = None
     tokens_per_step: float | None = None
+    draft: str | None = None
+    drafts: int | None = None
     unprofiled_step_us: float | None = None
     window_s: list[float] | None = None
     window_anchor_ns: int | None = None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from nsysroof.errors import UsageError
-from nsysroof.outcomes import Check, Diff
+from nsysroof.outcomes import Check, Diff, WhatIf
 from nsysroof.results import FORMAT_VERSION, Estimate, Report, Sweep
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -17,6 +17,7 @@ _RESULTS: dict[str, type[msgspec.Struct]] = {
     "sweep": Sweep,
     "diff": Diff,
     "check": Check,
+    "whatif": WhatIf,
 }
 RESULTS = tuple(_RESULTS)
 """Names of the results that have a schema."""

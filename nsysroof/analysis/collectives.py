@@ -35,8 +35,11 @@ def collective_rows(
         group_size: Ranks that take part in each; consecutive GPUs form a group.
         shared_clock: Whether the times of all GPUs are on one axis.
     """
+    if not roles:
+        return []
     wanted = pl.col("role").is_in(list(roles)) & pl.col("step").is_not_null() & pl.col("main")
-    found = kernels.filter(wanted).select("gpu", "step", "role", "start_ns", "end_ns")
+    found = kernels.select("gpu", "step", "role", "main", "start_ns", "end_ns").filter(wanted)
+    found = found.drop("main")
     if not found.height:
         return []
     ranks = kernels.select(pl.col("gpu").unique().sort())

@@ -212,7 +212,7 @@ def _queries(options: Options, content: Content, phase: str | None) -> tuple[int
     if lengths is None or options.new_tokens is not None or context is None:
         return None
     contexts = context * (options.batch or 1) if len(context) == 1 else context
-    usual = contexts if phase == "prefill" else (1,) * len(contexts)
+    usual = contexts if phase == "prefill" else ((options.drafts or 0) + 1,) * len(contexts)
     if len(lengths) != len(contexts) or lengths == usual:
         return None
     return lengths if all(q <= s for q, s in zip(lengths, contexts, strict=True)) else None

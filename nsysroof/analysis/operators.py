@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from nsysroof.match.assign import Placement
@@ -18,6 +20,15 @@ from nsysroof.theory.roofline import Bound, bound, link_of
 from nsysroof.trace.schema import unpack_grid
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_INSTANCES = pl.Schema(
+    {
+        "group": pl.UInt32(),
+        "measured": pl.Int64(),  # ns, as the following but ``mains``
+        "main": pl.Int64(),
+        "mains": pl.Int64(),  # main kernels
+        "advance": pl.Int64(),
+    }
+)
 _AT_THE_ROOF = 1.15  # measured over bound: at most this is as near as kernels come
 _MOST_SMS = 0.9  # share of the SMs from which a grid is large enough
 _LOW_PENALTY = 2.0  # score lost to time above which an assignment is called doubtful
@@ -134,17 +145,8 @@ def operator_rows(
         floor_ns: Latency floor of a small kernel.
         sm_count: SMs of the GPU, where it is known: a grid of fewer blocks cannot reach the roof.
     """
-    told = ("gpu", "step", "covers", "group", "main", "name", "grid", "start_ns", "end_ns")
-    known = kernels.select(*told, "advance_ns").filter(
-        pl.col("group").is_not_null() & pl.col("step").is_not_null()
-    )
-    instances = known.group_by("gpu", "step", "covers").agg(
-        pl.col("group").first(),
-        _LENGTH.sum().alias("measured"),
-        (_LENGTH * pl.col("main")).sum().alias("main"),
-        pl.col("main").sum().alias("mains"),
-        pl.col("advance_ns").sum().alias("advance"),
-    )
+    known = kernels.lazy().filter(pl.col("group").is_not_null() & pl.col("step").is_not_null())
+    instances = _instances(known)
     stats = instances.group_by("group").agg(
         pl.len().alias("instances"),
         pl.col("mains").sum(),
@@ -163,6 +165,43 @@ def operator_rows(
     ]
 
 
+def _instances(known: pl.LazyFrame) -> pl.DataFrame:
+    """Return each instance of an operator: its group, and the sums over its kernels.
+
+    Instances are about as many as kernels, so their keys become one integer each; a frame of
+    groups would take several times the memory.
+    """
+    told = ("gpu", "step", "covers", "group", "main", "advance_ns")
+    rows = known.select(*told, ns=_LENGTH).collect()
+    if not rows.height:
+        return pl.DataFrame(schema=_INSTANCES)
+    key = rows["gpu"].to_numpy().astype(np.int64)
+    for name in ("step", "covers"):
+        numbers = rows[name].to_numpy()
+        key *= int(numbers.max()) + 1
+        key += numbers
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    del key
+
+    def total(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        sums: npt.NDArray[np.int64] = np.add.reduceat(values[order], first)
+        return sums
+
+    main, ns = rows["main"].to_numpy(), rows["ns"].to_numpy()
+    return pl.DataFrame(
+        {
+            "group": rows["group"].gather(order[first]),
+            "measured": total(ns),
+            "main": total(ns * main),
+            "mains": total(main.astype(np.int64)),
+            "advance": total(rows["advance_ns"].to_numpy()),
+        },
+        schema=_INSTANCES,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
     """The kernels of a group, main ones first, and the blocks of the first one's grid."""
@@ -171,11 +210,12 @@ class _Shown:
     blocks: int
 
 
-def _kernels_of(known: pl.DataFrame) -> dict[int, _Shown]:
+def _kernels_of(known: pl.LazyFrame) -> dict[int, _Shown]:
     order = ["group", "main", "total", "name", "grid"]
     rows = (
         known.group_by("group", "main", "name", "grid")
         .agg(_LENGTH.sum().alias("total"))
+        .collect(engine="streaming")
         .sort(order, descending=[False, True, True, False, False])
         .group_by("group", maintain_order=True)
         .agg(pl.col("name"), pl.col("grid").first())

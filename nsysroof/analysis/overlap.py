@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from nsysroof.results import OverlapRow
+from nsysroof.timeline.activity import by_gpu
 from nsysroof.timeline.intervals import Intervals, Times, union
 
 _LANE = ["pid", "context", "stream"]
@@ -24,31 +25,36 @@ def overlap_rows(kernels: pl.DataFrame) -> list[OverlapRow]:
 
     Args:
         kernels: ``gpu``, ``pid``, ``context``, ``stream``, ``step`` (null outside the analysed
-            steps), ``role``, ``main``, ``start_ns``, ``end_ns`` of all kernels; the roles are
-            judged by their main kernels inside steps.
+            steps), ``role``, ``main``, ``start_ns``, ``end_ns`` of all kernels, sorted by GPU; the
+            roles are judged by their main kernels inside steps.
     """
-    shared = pl.Series("shared_ns", np.zeros(kernels.height, dtype=np.int64))
-    numbered = kernels.select(*_LANE, "gpu", "start_ns", "end_ns").with_row_index("row")
-    for own in numbered.partition_by("gpu"):
-        shared = shared.scatter(own["row"], _shared_ns(own))
+    beside = np.zeros(kernels.height, dtype=bool)
+    first = 0
+    for _, own in by_gpu(kernels.select("gpu", *_LANE, "start_ns", "end_ns")):
+        beside[first : first + own.height] = _shared_ns(own) > 0
+        first += own.height
+    if not beside.any():
+        return []
     wanted = pl.col("role").is_not_null() & pl.col("step").is_not_null() & pl.col("main")
     ns = pl.col("end_ns") - pl.col("start_ns")
-    beside = pl.col("shared_ns") > 0
     found = (
-        kernels.select("role", "step", "main", "start_ns", "end_ns")
-        .with_columns(shared)
+        kernels.select("role", "step", "main", ns=ns, beside=pl.Series(beside))
         .filter(wanted)
         .group_by("role")
         .agg(
-            (~beside).sum().alias("clean"),
-            beside.sum().alias("overlapped"),
-            ns.filter(~beside).quantile(0.5, interpolation="nearest").alias("clean_ns"),
-            ns.filter(beside).quantile(0.5, interpolation="nearest").alias("overlapped_ns"),
+            (~pl.col("beside")).sum().alias("clean"),
+            pl.col("beside").sum().alias("overlapped"),
+            _p50(~pl.col("beside")).alias("clean_ns"),
+            _p50(pl.col("beside")).alias("overlapped_ns"),
         )
         .filter(pl.col("overlapped") > 0)
         .sort("role")
     )
     return [_row(row) for row in found.iter_rows(named=True)]
+
+
+def _p50(which: pl.Expr) -> pl.Expr:
+    return pl.col("ns").filter(which).quantile(0.5, interpolation="nearest")
 
 
 def _row(row: dict[str, str | int | float | None]) -> OverlapRow:
@@ -71,6 +77,9 @@ def _shared_ns(kernels: pl.DataFrame) -> Times:
     A stream is busy throughout each of its kernels, so it shares the GPU exactly where at least
     two streams are busy.
     """
+    lanes_used = kernels.lazy().select(_LANE).unique().collect(engine="streaming")
+    if lanes_used.height < 2:
+        return np.zeros(kernels.height, dtype=np.int64)
     lanes = [
         union(lane["start_ns"].to_numpy(), lane["end_ns"].to_numpy())
         for lane in kernels.partition_by(_LANE)

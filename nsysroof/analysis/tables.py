@@ -45,18 +45,29 @@ def kernel_rows(
         bounds_ns: Bound by role, None where not known; a kernel that only serves its operator
             has no ratio of its own.
     """
+    keys = ["name", "grid", "block", "role"]
+    # Kernels of one key and duration are one row: few, however many kernels there are.
+    counts = (
+        kernels.lazy()
+        .group_by(*keys, _LENGTH.alias("ns"))
+        .agg(pl.len().alias("instances"), pl.col("main").all())
+        .collect(engine="streaming")
+        .sort([*keys, "ns"], nulls_last=True)
+        .with_columns(pl.col("instances").cum_sum().over(keys).alias("up_to"))
+    )
+    middle = pl.col("instances").sum() // 2
     rows = (
-        kernels.group_by("name", "grid", "block", "role")
+        counts.group_by(keys)
         .agg(
-            pl.col("main").all().alias("main"),
-            pl.len().alias("instances"),
-            _LENGTH.sum().alias("total"),
-            _LENGTH.quantile(0.5, interpolation="nearest").cast(pl.Int64).alias("p50"),
-            _LENGTH.min().alias("min"),
-            _LENGTH.max().alias("max"),
+            pl.col("main").all(),
+            pl.col("instances").sum(),
+            (pl.col("ns") * pl.col("instances")).sum().alias("total"),
+            pl.col("ns").filter(pl.col("up_to") > middle).first().alias("p50"),
+            pl.col("ns").min().alias("min"),
+            pl.col("ns").max().alias("max"),
         )
         .sort(
-            ["total", "name", "grid", "block", "role"],
+            ["total", *keys],
             descending=[True, False, False, False, False],
             nulls_last=True,
         )
@@ -93,9 +104,11 @@ def unexplained_rows(
     """Return the kernels without an operator by (name, grid), the longest in total first."""
     whole = int(kernels.select(_LENGTH.sum()).item())
     rows = (
-        kernels.filter(pl.col("role").is_null())
+        kernels.lazy()
+        .filter(pl.col("role").is_null())
         .group_by("name", "grid")
         .agg(pl.len().alias("instances"), _LENGTH.sum().alias("total"))
+        .collect(engine="streaming")
         .sort(["total", "name", "grid"], descending=[True, False, False])
     )
     return [
@@ -114,9 +127,8 @@ def unexplained_rows(
 
 def coverage(kernels: pl.DataFrame) -> Coverage:
     """Return the shares with an operator; null where there is no kernel time to share."""
-    time, count = _shares(kernels)
-    stepped = kernels.select("step", "role", "start_ns", "end_ns")
-    step_time, step_count = _shares(stepped.filter(pl.col("step").is_not_null()))
+    time, count = _shares(kernels.lazy())
+    step_time, step_count = _shares(kernels.lazy().filter(pl.col("step").is_not_null()))
     return Coverage(
         time_explained=time,
         count_explained=count,
@@ -214,8 +226,10 @@ def stream_rows(kernels: pl.DataFrame, timeline: Sequence[Timeline]) -> list[Str
     lines = {line.gpu: line for line in timeline}
     keys = ["gpu", "pid", "context", "stream"]
     rows = (
-        kernels.group_by(keys)
+        kernels.lazy()
+        .group_by(keys)
         .agg(pl.len(), _LENGTH.sum().alias("sum"), pl.col("advance_ns").sum())
+        .collect(engine="streaming")
         .sort(keys)
     )
     return [
@@ -243,17 +257,19 @@ def host_calls(trace: Trace) -> Host:
     )
 
 
-def _shares(kernels: pl.DataFrame) -> tuple[float | None, float | None]:
+def _shares(kernels: pl.LazyFrame) -> tuple[float | None, float | None]:
     explained = pl.col("role").is_not_null()
-    own, whole, count = kernels.select(
-        (_LENGTH * explained).sum().alias("own"),
-        _LENGTH.sum().alias("whole"),
-        explained.sum().alias("count"),
-    ).row(0)
-    return (
-        own / whole if whole else None,
-        count / kernels.height if kernels.height else None,
+    own, whole, count, rows = (
+        kernels.select(
+            (_LENGTH * explained).sum().alias("own"),
+            _LENGTH.sum().alias("whole"),
+            explained.sum().alias("count"),
+            pl.len().alias("rows"),
+        )
+        .collect(engine="streaming")
+        .row(0)
     )
+    return own / whole if whole else None, count / rows if rows else None
 
 
 def _hint(kernel: KernelClass, *, modelled: bool) -> str:

@@ -19,6 +19,7 @@ from nsysroof.cli.info import info
 from nsysroof.cli.kernels import kernels
 from nsysroof.cli.models import models
 from nsysroof.cli.schema import schema
+from nsysroof.cli.whatif import whatif
 
 _HELP = """\
 Measured against theory: every kernel of an Nsight Systems capture and its roofline.
@@ -76,7 +77,7 @@ def _start(
         raise typer.Exit(2)
 
 
-for _command in (info, analyze, estimate, gaps, kernels, diff, check, gpus, models, schema):
+for _command in (info, analyze, estimate, gaps, kernels, diff, check, whatif, gpus, models, schema):
     app.command()(_command)
 app.add_typer(rules.app, name="rules")
 app.add_typer(roofs.app, name="roofs")

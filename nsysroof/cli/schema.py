@@ -9,12 +9,14 @@ import typer
 
 def schema(
     result: Annotated[
-        str, typer.Argument(metavar="RESULT", help="report, estimate, sweep, diff or check.")
+        str,
+        typer.Argument(metavar="RESULT", help="report, estimate, sweep, diff, check or whatif."),
     ] = "report",
 ) -> None:
     """Print the JSON Schema of a result, for programs that read it.
 
-    analyze writes a report, estimate an estimate or a sweep, diff and check what they are called.
+    analyze writes a report, estimate an estimate or a sweep, diff, check and whatif what they
+    are called.
     """
     import msgspec
 

@@ -8,7 +8,17 @@ from typing import Any
 
 import msgspec
 
-from nsysroof.outcomes import Account, Check, Diff, Difference, KernelChange, RoleChange, Rule
+from nsysroof.outcomes import (
+    Account,
+    Check,
+    Diff,
+    Difference,
+    KernelChange,
+    RoleChange,
+    Rule,
+    WhatIf,
+    WhatIfRow,
+)
 from nsysroof.report.characters import escaped
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
 from nsysroof.results import (
@@ -26,6 +36,8 @@ from nsysroof.results import (
     Phase,
     Report,
     StepKernel,
+    Sweep,
+    SweepRow,
     Timeline,
     UnexplainedRow,
 )
@@ -44,7 +56,7 @@ class Sheet:
     rows: Iterable[tuple[str, ...]]
 
 
-def sheets(view: View) -> tuple[Sheet, ...]:
+def sheets(view: View) -> tuple[Sheet, ...]:  # noqa: C901  one case for each kind of view
     """Return the tables of a view, the verdict on the capture first.
 
     Views of a single table (gaps, kernels, listings) have exactly one.
@@ -64,8 +76,17 @@ def sheets(view: View) -> tuple[Sheet, ...]:
             return _of_card(view)
         case Diff():
             return _of_diff(view)
+        case Sweep():
+            return (_table("sweep", SweepRow, view.rows),)
         case Check():
             return (_fields("check", view, skip=("rules",)), _table("rules", Rule, view.rules))
+        case WhatIf():
+            return (
+                _fields("whatif", view, skip=("rows", "changes", "notes")),
+                _pairs("changes", view.changes),
+                _table("rows", WhatIfRow, view.rows),
+                _of_mappings("notes", ("note",), [{"note": note} for note in view.notes]),
+            )
         case _:
             return (
                 _fields("step", view.step),

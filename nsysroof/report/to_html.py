@@ -22,7 +22,8 @@ from nsysroof.report.web.timeline import timeline
 from nsysroof.report.web.waterfall import waterfall
 from nsysroof.results import Report
 
-_NO_TIMELINE = "None: no step was found, or the idle time of this capture is not known."
+_NO_STEP = "None: no step was found."
+_NO_TIMELINE = "None: this report does not hold what ran in the step."
 
 
 class HtmlRenderer:
@@ -55,7 +56,7 @@ def _report(report: Report) -> tuple[Markup, ...]:
         titled(
             "One step in time",
             "timeline",
-            timeline(step) if step else element("p", _NO_TIMELINE),
+            timeline(step) if step else element("p", _NO_TIMELINE if report.budget else _NO_STEP),
         ),
         section_of(idle, "idle"),
         section_of(largest_gaps_section(report.gaps), "gaps"),

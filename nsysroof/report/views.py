@@ -7,8 +7,18 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from nsysroof.outcomes import Check, Diff
-from nsysroof.results import Capture, Estimate, Gap, KernelRow, Phase, Report, Steps, Timeline
+from nsysroof.outcomes import Check, Diff, WhatIf
+from nsysroof.results import (
+    Capture,
+    Estimate,
+    Gap,
+    KernelRow,
+    Phase,
+    Report,
+    Steps,
+    Sweep,
+    Timeline,
+)
 
 
 class InfoView(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,5 +79,15 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 
 View: TypeAlias = (
-    Report | Estimate | InfoView | GapsView | KernelsView | Diff | Check | Listing | Card
+    Report
+    | Estimate
+    | Sweep
+    | InfoView
+    | GapsView
+    | KernelsView
+    | Diff
+    | Check
+    | WhatIf
+    | Listing
+    | Card
 )

@@ -188,6 +188,7 @@ def _row(op: Operator, count: int, judge: _Judge, floor_ns: float | None) -> Est
         dtype=op.dtype,
         formula=op.formula,
         inputs=dict(op.inputs),
+        optional=op.optional,
     )
 
 

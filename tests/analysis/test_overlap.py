@@ -66,7 +66,7 @@ def test_a_role_that_never_ran_alone_has_no_clean_time() -> None:
 
 def test_streams_of_other_gpus_and_kernels_outside_steps_do_not_count() -> None:
     kernels = frame([("mlp.act", 7, 0, 10), ("mlp.act", 8, 0, 10), (None, 9, 100, 110)])
-    apart = kernels.with_columns(gpu=pl.Series([0, 1, 0], dtype=pl.UInt16))
+    apart = kernels.with_columns(gpu=pl.Series([0, 1, 1], dtype=pl.UInt16))
     assert overlap_rows(apart) == []
     outside = kernels.with_columns(step=pl.Series([0, None, None], dtype=pl.UInt32))
     (row,) = overlap_rows(outside)

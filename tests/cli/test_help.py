@@ -29,6 +29,11 @@ EVERYWHERE = {
     ),
     "diff": ("--noise-us", *THEORY, *TRACE, *OUTPUT),
     "estimate": (*THEORY, *OUTPUT),
+    "whatif": (
+        "--gpu", "--batch", "--context", "--new-tokens", "--weights", "--kv", "--activations",
+        "--tp", "--ep", "--dp", "--peak", "--model", "--from-gpu", "--from-batch",
+        "--from-context", "--from-tp", *TRACE[1:], *OUTPUT,
+    ),
     "gpus": OUTPUT,
     "models": OUTPUT,
     "schema": ("-h, --help",),

@@ -9,6 +9,7 @@ from nsysroof.report.base import (
     FILE_FORMATS,
     FORMATS,
     GATE_FORMATS,
+    TRACE_FORMATS,
     FileRenderer,
     any_renderer,
     renderer_for,
@@ -19,6 +20,7 @@ from nsysroof.report.base import (
 def test_the_formats_of_this_release() -> None:
     assert FORMATS == ("table", "tsv", "csv", "json", "md", "html")
     assert FILE_FORMATS == ("parquet", "db")
+    assert TRACE_FORMATS == ("chrome", "perfetto")
 
 
 @pytest.mark.parametrize(

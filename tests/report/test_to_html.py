@@ -204,6 +204,8 @@ def test_a_step_is_drawn_with_its_gaps() -> None:
 
 def test_without_a_step_there_is_a_reason() -> None:
     assert "no step was found" in section(sample.empty(), "timeline").text
+    bare = drawn(step_timeline=None)
+    assert "does not hold what ran in the step" in section(bare, "timeline").text
 
 
 def test_the_command_that_made_it_and_every_peak_are_told() -> None:

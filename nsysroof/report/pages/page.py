@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysroof.outcomes import Check, Diff
+from nsysroof.outcomes import Check, Diff, WhatIf
 from nsysroof.report.blocks import Section
 from nsysroof.report.pages.assumptions import assumptions_section
 from nsysroof.report.pages.capture import capture_section, coverage_section, steps_section
@@ -17,11 +17,13 @@ from nsysroof.report.pages.kernels import (
 )
 from nsysroof.report.pages.outcomes import check_sections, diff_sections
 from nsysroof.report.pages.step import budget_section, floors_section, operators_section
+from nsysroof.report.pages.sweep import sweep_sections
+from nsysroof.report.pages.whatif import whatif_sections
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
-from nsysroof.results import Report
+from nsysroof.results import Report, Sweep
 
 
-def page(view: View) -> tuple[Section, ...]:
+def page(view: View) -> tuple[Section, ...]:  # noqa: C901  one case for each kind of view
     """Return the sections of a view in reading order."""
     match view:
         case Report():
@@ -41,6 +43,10 @@ def page(view: View) -> tuple[Section, ...]:
             return diff_sections(view)
         case Check():
             return check_sections(view)
+        case WhatIf():
+            return whatif_sections(view)
+        case Sweep():
+            return sweep_sections(view)
         case _:
             return estimate_sections(view)
 
