@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
@@ -54,12 +55,10 @@ class Inputs:
 
     Attributes:
         options: Batch, context and new tokens as they are used.
-        query_lengths: New tokens of each sequence where they differ.
         note: Whose word was taken and for which step, None where the options said it all.
     """
 
     options: Options
-    query_lengths: tuple[int, ...] | None = None
     note: str | None = None
 
 
@@ -81,7 +80,7 @@ def tell_steps(options: Options, steps: pl.DataFrame) -> Contents:
         for name, value in (
             ("--batch", options.batch),
             ("--context", options.context),
-            ("--new-tokens", options.new_tokens),
+            ("--new-tokens", options.new_tokens or options.query_lengths),
         )
         if value is not None
     ]
@@ -92,7 +91,7 @@ def tell_steps(options: Options, steps: pl.DataFrame) -> Contents:
             slug="schedule-and-options",
             where="--schedule",
         )
-    schedule = read_schedule(options.schedule)
+    schedule = read_schedule(Path(options.schedule))
     by_step = {
         key: schedule[key[1]]
         for key in steps.select("gpu", "step").iter_rows()
@@ -135,13 +134,11 @@ def fill_in(
     filled = _sequences(options, content)
     lengths = _queries(filled, content, analysed.phase)
     if lengths is not None and len(set(lengths)) == 1:
-        filled, lengths = replace(filled, new_tokens=lengths[0]), None
-    taken = filled != options or lengths is not None
-    return Inputs(
-        options=filled,
-        query_lengths=lengths,
-        note=_note(step, content, contents, analysed) if taken else None,
-    )
+        filled = replace(filled, new_tokens=lengths[0])
+    elif lengths is not None:
+        filled = replace(filled, query_lengths=lengths)
+    note = _note(step, content, contents, analysed) if filled != options else None
+    return Inputs(options=filled, note=note)
 
 
 def _with_grid_batch(options: Options, grid_batch: int | None) -> Inputs:
@@ -209,7 +206,8 @@ def _queries(options: Options, content: Content, phase: str | None) -> tuple[int
     None too where the options name other sequences than these.
     """
     lengths, context = content.queries, options.context
-    if lengths is None or options.new_tokens is not None or context is None:
+    said = options.new_tokens is not None or options.query_lengths is not None
+    if lengths is None or said or context is None:
         return None
     contexts = context * (options.batch or 1) if len(context) == 1 else context
     usual = contexts if phase == "prefill" else ((options.drafts or 0) + 1,) * len(contexts)

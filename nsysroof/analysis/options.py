@@ -17,6 +17,7 @@ class Options:
         context: KV length of every sequence including the new tokens, or of each.
         phase: ``decode``, ``prefill`` or ``auto``: the phase with the most steps.
         new_tokens: New tokens of each sequence.
+        query_lengths: New tokens of each sequence where they differ.
         weights: Weight format of the linear layers.
         kv: Format of the KV cache.
         activations: Format of the activations.
@@ -46,6 +47,7 @@ class Options:
     context: tuple[int, ...] | None = None
     phase: str = "auto"
     new_tokens: int | None = None
+    query_lengths: tuple[int, ...] | None = None
     weights: str | None = None
     kv: str | None = None
     activations: str | None = None

@@ -11,7 +11,7 @@ from msgspec import structs
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
 from nsysroof.analysis.collectives import collective_rows
-from nsysroof.analysis.contents import Contents, Inputs, contradictions, fill_in, tell_steps
+from nsysroof.analysis.contents import Contents, contradictions, fill_in, tell_steps
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.links import link_rows
 from nsysroof.analysis.nvtx_coverage import nvtx_coverage
@@ -310,9 +310,7 @@ def _theory(
     inputs = fill_in(options, contents, analysed, grid_batch=grid_batch)
     if contents.scheduled and inputs.options.context is None:
         return _Theory(model=model, workload=None, plans=[_NO_PLAN])  # none of its rows is a step
-    workload = make_workload(
-        inputs.options, _workload_phase(inputs, analysed.phase), inputs.query_lengths
-    )
+    workload = make_workload(inputs.options, _workload_phase(inputs.options, analysed.phase))
     if not visible or not analysed.steps.height:
         return _Theory(model=model, workload=workload, plans=[_NO_PLAN], note=inputs.note)
     plans = make_plans(
@@ -326,9 +324,9 @@ def _theory(
     return _Theory(model=model, workload=workload, plans=plans, note=inputs.note)
 
 
-def _workload_phase(inputs: Inputs, phase: str | None) -> str:
+def _workload_phase(options: Options, phase: str | None) -> str:
     """Return what a step costs like: of a prompt in a mixed step only the last token has logits."""
-    told = inputs.query_lengths is not None or inputs.options.new_tokens is not None
+    told = options.query_lengths is not None or options.new_tokens is not None
     return "prefill" if phase == "prefill" or (phase == "mixed" and told) else "decode"
 
 

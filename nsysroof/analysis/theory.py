@@ -89,15 +89,8 @@ def choose_model(options: Options) -> ModelSpec | None:
     return None if options.model is None else find_model(options.model)
 
 
-def make_workload(
-    options: Options, phase: str, query_lengths: Sequence[int] | None = None
-) -> Workload:
+def make_workload(options: Options, phase: str) -> Workload:
     """Return the workload of one step.
-
-    Args:
-        options: What the user said, and what is known besides.
-        phase: ``decode`` or ``prefill``.
-        query_lengths: New tokens of each sequence where they differ.
 
     Raises:
         UsageError: The context is not given, or the numbers do not go together.
@@ -114,8 +107,8 @@ def make_workload(
         phase=phase,
         batch=options.batch,
         context=options.context,
-        new_tokens=None if query_lengths else _verified_tokens(options),
-        query_lengths=query_lengths,
+        new_tokens=_verified_tokens(options),
+        query_lengths=options.query_lengths,
         weights=options.weights,
         kv=options.kv,
         activations=options.activations,
@@ -137,7 +130,8 @@ def _verified_tokens(options: Options) -> int | None:
             slug="draft-incomplete",
             where="--draft" if options.drafts is None else "--drafts",
         )
-    if options.new_tokens is None and options.drafts is not None:
+    told = options.new_tokens is not None or options.query_lengths is not None
+    if not told and options.drafts is not None:
         return options.drafts + 1
     return options.new_tokens
 
@@ -162,6 +156,7 @@ def assume(
         batch=workload.batch if workload else options.batch,
         context=list(workload.contexts) if workload else None,
         new_tokens=workload.new_tokens if workload else options.new_tokens,
+        query_lengths=list(workload.query_lengths) if workload and workload.query_lengths else None,
         phase=phase,
         weights=options.weights,
         kv=options.kv,

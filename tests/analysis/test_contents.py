@@ -203,7 +203,7 @@ def test_a_mixed_step_has_the_new_tokens_of_each_sequence(
     rows = schedule(tmp_path, *[f"{step},1 64,514 64" for step in range(3)])
     found = analyzed(capture([("x", PREFILL, 90)] * 3), step_range="^x", schedule=rows)
     assert (found.steps.phase, found.assumptions.batch) == ("mixed", 2)
-    assert found.assumptions.new_tokens is None
+    assert (found.assumptions.new_tokens, found.assumptions.query_lengths) == (None, [1, 64])
     assert core_bound_ns(found) == pytest.approx((578 * KV_BYTES + 65 * TOKEN_BYTES) / 1e3)
     # 65 rows go through the layer, and one of each sequence through the head.
     assert found.step_bounds is not None
