@@ -276,6 +276,8 @@ def _options(report: Report, change: Change) -> Options:
         raise _unpriced("the report was made without a model, a known GPU or a context")
     if a.phase not in _PHASES:
         raise _unpriced(f"the report is about {a.phase or 'no'} steps")
+    if a.query_lengths is not None:
+        raise _unpriced("the report is about sequences with different numbers of new tokens")
     return Options(
         model=model,
         gpu=a.gpu,

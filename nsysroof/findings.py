@@ -151,6 +151,13 @@ _ANALYSIS = (
         action="Mark steps with NVTX and give `--step-range`, or capture more of them.",
     ),
     FindingKind(
+        slug="schedule-mismatch",
+        severities=(_ERROR,),
+        meaning="`--schedule` has other steps than were found, so its rows may be those of other "
+        "steps.",
+        action="Number its rows from 0 at the first step of the window, or cut with `--window`.",
+    ),
+    FindingKind(
         slug="mixed-phases",
         severities=(_NOTE,),
         meaning="Steps of several phases are in the window; one phase is analysed.",
@@ -186,16 +193,17 @@ _ANALYSIS = (
     ),
     FindingKind(
         slug="context-mismatch",
-        severities=(_WARNING,),
-        meaning="Attention is faster than reading the whole KV cache would be: shorter contexts "
-        "than `--context`, a shared prefix, or a narrower cache.",
+        severities=(_ERROR, _WARNING),
+        meaning="The engine annotates other KV lengths in NVTX (error), or attention is faster "
+        "than reading the whole KV cache would be (warning): shorter contexts than `--context`, a "
+        "shared prefix, or a narrower cache.",
         action="Give the KV length of each sequence with `--context`.",
     ),
     FindingKind(
         slug="batch-mismatch",
         severities=(_ERROR, _WARNING),
-        meaning="The launches cover another number of sequences or tokens (error), or operators "
-        "are faster than a step of `--batch` sequences allows (warning).",
+        meaning="The launches or the engine's annotation in NVTX cover another number of "
+        "sequences or tokens (error), or operators are faster than a step of `--batch` sequences allows (warning).",
         action="Give the number of sequences in a step with `--batch`.",
     ),
     FindingKind(

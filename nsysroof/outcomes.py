@@ -20,8 +20,8 @@ STATUSES = ("same", "faster", "slower", "appeared", "disappeared")
 VERDICTS = ("pass", "fail", "inconclusive")
 
 _ASSUMED = (
-    "model", "gpu", "phase", "batch", "context", "new_tokens", "weights", "kv", "activations", "tp",
-    "ep", "dp", "experts", "tokens_per_step", "draft", "drafts", "window_s", "devices",
+    "model", "gpu", "phase", "batch", "context", "new_tokens", "query_lengths", "weights", "kv",
+    "activations", "tp", "ep", "dp", "experts", "tokens_per_step", "draft", "drafts", "window_s", "devices",
 )  # fmt: skip
 
 

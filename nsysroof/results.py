@@ -124,6 +124,7 @@ class Assumptions(_Plain, frozen=True, kw_only=True):
     batch: int | None = None
     context: list[int] | None = None
     new_tokens: int | None = None
+    query_lengths: list[int] | None = None
     phase: str | None = None
     weights: str | None = None
     kv: str | None = None

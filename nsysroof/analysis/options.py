@@ -17,6 +17,7 @@ class Options:
         context: KV length of every sequence including the new tokens, or of each.
         phase: ``decode``, ``prefill`` or ``auto``: the phase with the most steps.
         new_tokens: New tokens of each sequence.
+        query_lengths: New tokens of each sequence where they differ.
         weights: Weight format of the linear layers.
         kv: Format of the KV cache.
         activations: Format of the activations.
@@ -35,6 +36,8 @@ class Options:
         devices: GPUs to analyse; empty: all.
         window: Seconds from the first kernel, [start, end).
         step_range: Regular expression for the NVTX ranges that are steps.
+        schedule: CSV file with new tokens and contexts of each step; in place of ``batch``,
+            ``context`` and ``new_tokens``.
         rules: TOML file with more kernel rules.
     """
 
@@ -44,6 +47,7 @@ class Options:
     context: tuple[int, ...] | None = None
     phase: str = "auto"
     new_tokens: int | None = None
+    query_lengths: tuple[int, ...] | None = None
     weights: str | None = None
     kv: str | None = None
     activations: str | None = None
@@ -62,4 +66,5 @@ class Options:
     devices: tuple[int, ...] = ()
     window: tuple[float, float] | None = None
     step_range: str | None = None
+    schedule: Path | None = None
     rules: Path | None = None

@@ -11,6 +11,7 @@ from msgspec import structs
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
 from nsysroof.analysis.collectives import collective_rows
+from nsysroof.analysis.contents import Contents, contradictions, fill_in, tell_steps
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.links import link_rows
 from nsysroof.analysis.nvtx_coverage import nvtx_coverage
@@ -19,7 +20,7 @@ from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.plans import make_plans
 from nsysroof.analysis.selection import Selection, select
-from nsysroof.analysis.shapes import shape_findings, usual_launches
+from nsysroof.analysis.shapes import batch_of_grids, shape_findings, usual_launches
 from nsysroof.analysis.step_timeline import step_timeline
 from nsysroof.analysis.steps import Analysed, choose_steps, phase_rows, step_rows
 from nsysroof.analysis.tables import (
@@ -68,12 +69,14 @@ _KERNELS_HIDDEN = ("graph", _WORK_HIDDEN)  # … in which the model's kernels ar
 class _Theory:
     """The model's operators of one step as engines may run them, with nothing measured yet.
 
-    ``plans`` holds one empty plan where there is no model or the kernels are hidden.
+    ``plans`` holds one empty plan where there is no model or the kernels are hidden. ``note`` says
+    whose word the workload is where it is not the options'.
     """
 
     model: ModelSpec | None
     workload: Workload | None
     plans: list[Plan]
+    note: str | None = None
 
     @property
     def operators(self) -> list[Operator]:
@@ -92,6 +95,7 @@ class _Measured:
     texts: list[str]
     activities: pl.DataFrame
     steps: pl.DataFrame
+    contents: Contents
     phases: list[Phase]
     analysed: Analysed
     groups: list[OperatorGroup]
@@ -132,6 +136,10 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         *_shape_findings(found),
         *find.dtype_mismatch(operators, found.classes),
     ]
+    doubted = {finding.slug for finding in mismatches if finding.severity == "error"}
+    if not found.contents.scheduled:
+        annotated = contradictions(options, found.contents, analysed)
+        mismatches += [told for told in annotated if told.slug not in doubted]
     contradicted = {finding.slug for finding in mismatches}
     impossible = impossible_rows(operators, hardware, theory.workload, contradicted)
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))
@@ -155,9 +163,11 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         window_anchor_ns=picked.anchor_ns,
         devices=picked.gpus,
         peaks_used=_peaks_used(found.groups, links, hardware.peaks),
+        notes=[theory.note] if theory.note else [],
     )
     told = [
         *capture.findings,
+        *found.contents.findings,
         *mismatches,
         *find.ranks_missing(options.tp, len(picked.gpus)),
         *(find.no_steps(options.step_range) if capture.kernels and not found.steps.height else []),
@@ -231,8 +241,13 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
     )
     kernels = _with_replays(picked.kernels, activities)
     kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
+    contents = tell_steps(options, steps)
     phased = step_phases(
-        kernels, steps, classes, stated=None if options.phase == "auto" else options.phase
+        kernels,
+        steps,
+        classes,
+        stated=None if options.phase == "auto" else options.phase,
+        known=contents.phases(steps),
     )
     analysed = choose_steps(phased, options.phase)
     visible = capture.graph_mode not in _KERNELS_HIDDEN
@@ -244,6 +259,8 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
         options,
         hardware,
         analysed,
+        contents,
+        grid_batch=batch_of_grids(kernels, analysed.steps, classes),
         visible=visible,
         value_first=projects_value_first(classes),
         attention_calls=find.attention_calls(in_steps, attention_names(classes)),
@@ -268,6 +285,7 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
         texts=texts,
         activities=activities,
         steps=steps,
+        contents=contents,
         phases=phase_rows(phased),
         analysed=analysed,
         groups=groups,
@@ -280,16 +298,21 @@ def _theory(
     options: Options,
     hardware: Hardware,
     analysed: Analysed,
+    contents: Contents,
     *,
+    grid_batch: int | None,
     visible: bool,
     value_first: bool,
     attention_calls: int,
 ) -> _Theory:
     if model is None:
         return _Theory(model=None, workload=None, plans=[_NO_PLAN])
-    workload = make_workload(options, "prefill" if analysed.phase == "prefill" else "decode")
+    inputs = fill_in(options, contents, analysed, grid_batch=grid_batch)
+    if contents.scheduled and inputs.options.context is None:
+        return _Theory(model=model, workload=None, plans=[_NO_PLAN])  # none of its rows is a step
+    workload = make_workload(inputs.options, _workload_phase(inputs.options, analysed.phase))
     if not visible or not analysed.steps.height:
-        return _Theory(model=model, workload=workload, plans=[_NO_PLAN])
+        return _Theory(model=model, workload=workload, plans=[_NO_PLAN], note=inputs.note)
     plans = make_plans(
         model,
         workload,
@@ -298,7 +321,13 @@ def _theory(
         value_first=value_first,
         attention_calls=attention_calls,
     )
-    return _Theory(model=model, workload=workload, plans=plans)
+    return _Theory(model=model, workload=workload, plans=plans, note=inputs.note)
+
+
+def _workload_phase(options: Options, phase: str | None) -> str:
+    """Return what a step costs like: of a prompt in a mixed step only the last token has logits."""
+    told = options.query_lengths is not None or options.new_tokens is not None
+    return "prefill" if phase == "prefill" or (phase == "mixed" and told) else "decode"
 
 
 def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:

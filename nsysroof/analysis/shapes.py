@@ -53,6 +53,31 @@ def usual_launches(
     ]
 
 
+def batch_of_grids(
+    kernels: pl.DataFrame, steps: pl.DataFrame, classes: Sequence[KernelClass]
+) -> int | None:
+    """Return the sequences that decode attention mostly ran over, None where no grid tells.
+
+    Args:
+        kernels: Kernels with ``gpu``, ``step``, ``name`` and ``grid``.
+        steps: The analysed steps.
+        classes: Class of each name.
+    """
+    telling = [name for name, kernel in enumerate(classes) if generation_grid(kernel, [1, 1, 1])]
+    launches = (
+        kernels.filter(pl.col("name").is_in(telling) & pl.col("step").is_not_null())
+        .join(steps.select("gpu", "step"), on=["gpu", "step"], how="semi")
+        .group_by("name", "grid")
+        .len()
+        .sort("len", "name", "grid", descending=[True, False, False])
+    )
+    if not launches.height:
+        return None
+    usual = launches.row(0, named=True)
+    grid = generation_grid(classes[usual["name"]], unpack_grid(usual["grid"]))
+    return None if grid is None else grid[1]
+
+
 def shape_findings(
     launches: Sequence[Launched], model: ModelSpec, workload: Workload, gpu: Gpu | None
 ) -> list[Finding]:

@@ -102,7 +102,8 @@ def make_workload(options: Options, phase: str) -> Workload:
     if options.context is None:
         raise UsageError(
             "a model needs the KV length of its sequences",
-            hint="give --context N (and --batch N), or --context n1,n2,… for each sequence",
+            hint="give --context N (and --batch N), --context n1,n2,… for each sequence, or "
+            "--schedule FILE for each step",
             slug="context-missing",
             where=f"--model {options.model}",
         )
@@ -111,6 +112,7 @@ def make_workload(options: Options, phase: str) -> Workload:
         batch=options.batch,
         context=options.context,
         new_tokens=_verified_tokens(options),
+        query_lengths=options.query_lengths,
         weights=options.weights,
         kv=options.kv,
         activations=options.activations,
@@ -143,7 +145,8 @@ def _verified_tokens(options: Options) -> int | None:
             slug="draft-incomplete",
             where="--draft" if options.drafts is None else "--drafts",
         )
-    if options.new_tokens is None and options.drafts is not None:
+    told = options.new_tokens is not None or options.query_lengths is not None
+    if not told and options.drafts is not None:
         return options.drafts + 1
     return options.new_tokens
 
@@ -158,6 +161,7 @@ def assume(
     window_anchor_ns: int | None,
     devices: Sequence[int],
     peaks_used: Collection[str],
+    notes: Sequence[str] = (),
 ) -> Assumptions:
     """Return every input of the theory as it was used; of the peaks those divided by."""
     return Assumptions(
@@ -167,6 +171,7 @@ def assume(
         batch=workload.batch if workload else options.batch,
         context=list(workload.contexts) if workload else None,
         new_tokens=workload.new_tokens if workload else options.new_tokens,
+        query_lengths=list(workload.query_lengths) if workload and workload.query_lengths else None,
         phase=phase,
         weights=options.weights,
         kv=options.kv,
@@ -191,7 +196,7 @@ def assume(
             for key, peak in hardware.peaks.items()
             if key in peaks_used
         ],
-        notes=list(hardware.peaks.notes),
+        notes=[*hardware.peaks.notes, *notes],
     )
 
 

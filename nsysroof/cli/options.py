@@ -223,6 +223,15 @@ class SelectionOptions:
             "--step-range", metavar="REGEX", help="NVTX ranges whose text matches are the steps."
         ),
     ] = None
+    schedule: Annotated[
+        Path | None,
+        typer.Option(
+            "--schedule",
+            metavar="FILE",
+            help="CSV with step,new_tokens,contexts: what each step works on, in place of --batch, "
+            "--context and --new-tokens.",
+        ),
+    ] = None
     rules: Annotated[
         Path | None,
         typer.Option("--rules", metavar="FILE", help="More kernel rules: TOML."),

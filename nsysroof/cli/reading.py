@@ -61,6 +61,7 @@ def library_options(
         devices=tuple(chosen.device or ()),
         window=None if chosen.window is None else parse_window(chosen.window),
         step_range=chosen.step_range,
+        schedule=chosen.schedule,
         rules=chosen.rules,
     )
 

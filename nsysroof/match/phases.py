@@ -27,10 +27,11 @@ def step_phases(
     classes: Sequence[KernelClass],
     *,
     stated: str | None,
+    known: pl.Series | None = None,
 ) -> pl.DataFrame:
     """Return the steps with a ``phase``.
 
-    A step with prefill attention alone prefills, with decode attention alone decodes, with both
+    What a schedule or the engine says of a step holds. Elsewhere a step with prefill attention alone prefills, with decode attention alone decodes, with both
     is mixed. Where the names fit both, it is the phase that the user states; without a word of
     the user a replayed step decodes, and so do steps that repeat. A step without attention is
     ``other``.
@@ -40,6 +41,7 @@ def step_phases(
         steps: Schema ``STEPS``.
         classes: Class of each name.
         stated: The phase that the user named, None for ``auto``.
+        known: Phase of each of the steps, null where nobody told it.
     """
     told_by_name = pl.Series("told", [_phase(kernel) for kernel in classes], dtype=pl.String)
     stepped = kernels.select("gpu", "step", "name").filter(pl.col("step").is_not_null())
@@ -66,11 +68,12 @@ def step_phases(
         .then(pl.lit("decode"))
         .otherwise(pl.lit("other"))
     )
-    return (
+    phased = (
         steps.join(told, on=["gpu", "step"], how="left", maintain_order="left")
         .with_columns(decided.alias("phase"))
         .drop("prefill", "decode")
     )
+    return phased if known is None else phased.with_columns(phase=known.fill_null(phased["phase"]))
 
 
 def _phase(kernel: KernelClass) -> str | None:

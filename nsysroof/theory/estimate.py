@@ -336,12 +336,14 @@ def _assumptions(
 ) -> Assumptions:
     quantised = model.quantisation.weights
     configured = model.dtype if quantised is None else quantised.name
+    usual = 1 if workload.phase == "decode" and workload.query_lengths is None else None
     return Assumptions(
         model=model.name,
         gpu=peaks.gpu,
         batch=workload.batch,
         context=list(workload.contexts),
-        new_tokens=workload.new_tokens or (1 if workload.phase == "decode" else None),
+        new_tokens=workload.new_tokens or usual,
+        query_lengths=list(workload.query_lengths) if workload.query_lengths else None,
         phase=workload.phase,
         weights=workload.weights or configured,
         kv=kv_format(model, workload),

@@ -21,6 +21,8 @@ class Workload:
         contexts: KV length of each sequence including the step's new tokens. With data-parallel
             attention (``dp`` > 1) these are the sequences of one rank.
         new_tokens: New tokens of each sequence. None: one in decode, the whole context in prefill.
+        query_lengths: New tokens of each sequence where they differ, as in a mixed step; None:
+            ``new_tokens`` of each.
         weights: Weight format of the linear layers that quantisation covers; None: as the model's
             configuration says.
         kv: Format of the KV cache; None: the configuration's, else the model's dtype.
@@ -46,6 +48,7 @@ class Workload:
     phase: str = "decode"
     contexts: tuple[int, ...]
     new_tokens: int | None = None
+    query_lengths: tuple[int, ...] | None = None
     weights: str | None = None
     kv: str | None = None
     activations: str | None = None
@@ -75,6 +78,7 @@ class Workload:
                 "a context is the KV length including the step's new tokens",
                 "--context",
             )
+        self._refuse_query_lengths()
         if self.shared_prefix > min(self.prefixes):
             raise _usage(
                 f"a shared prefix of {self.shared_prefix} is longer than the {min(self.prefixes)} "
@@ -87,6 +91,22 @@ class Workload:
                 f"ep {self.ep} does not divide the {self.tp * self.dp} GPUs of tp x dp",
                 "give an --ep that divides tp x dp",
                 "--ep",
+            )
+
+    def _refuse_query_lengths(self) -> None:
+        if self.query_lengths is None:
+            return
+        if self.new_tokens is not None or len(self.query_lengths) != self.batch:
+            raise _usage(
+                f"{len(self.query_lengths)} numbers of new tokens for {self.batch} sequences",
+                "give the new tokens of each sequence, or one number for all",
+                "query_lengths",
+            )
+        if any(not 1 <= q <= s for q, s in zip(self.query_lengths, self.contexts, strict=True)):
+            raise _usage(
+                "a sequence has no new token, or more of them than its context holds",
+                "a context is the KV length including the step's new tokens",
+                "query_lengths",
             )
 
     def _refuse_numbers(self) -> None:
@@ -117,6 +137,7 @@ class Workload:
         batch: int | None = None,
         context: int | str | Sequence[int],
         new_tokens: int | None = None,
+        query_lengths: Sequence[int] | None = None,
         weights: str | None = None,
         kv: str | None = None,
         activations: str | None = None,
@@ -137,6 +158,7 @@ class Workload:
             batch: Sequences; None: as many as contexts are given.
             context: One KV length for all sequences, or one for each (``"100,200"`` or a list).
             new_tokens: New tokens of each sequence.
+            query_lengths: New tokens of each sequence where they differ.
             weights: Weight format.
             kv: KV-cache format.
             activations: Input format of the linear layers.
@@ -173,6 +195,7 @@ class Workload:
             phase=phase,
             contexts=lengths,
             new_tokens=new_tokens,
+            query_lengths=None if query_lengths is None else tuple(query_lengths),
             weights=weights,
             kv=kv,
             activations=activations,
@@ -195,6 +218,8 @@ class Workload:
     @property
     def queries(self) -> tuple[int, ...]:
         """New tokens of each sequence."""
+        if self.query_lengths is not None:
+            return self.query_lengths
         if self.new_tokens is not None:
             return (self.new_tokens,) * self.batch
         return self.contexts if self.phase == "prefill" else (1,) * self.batch

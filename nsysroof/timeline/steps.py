@@ -1,5 +1,8 @@
 """Steps of a run, never invented: from NVTX ranges, from graph replays, or from a pattern.
 
+NVTX ranges count where the user names them, or where an engine writes into their text what the
+step works on; any other range may be anything.
+
 A step runs from its first kernel to the first kernel of the next one; the last of a run to its
 last end. A run of steps ends at a hole longer than ten median steps and 100 ms.
 """
@@ -14,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from nsysroof.timeline.activity import COPY_KINDS, Activity, by_gpu, launches_of
+from nsysroof.timeline.annotations import PREFIXES, step_marks
 from nsysroof.timeline.pattern import find_cycles
 from nsysroof.trace import Trace
 
@@ -25,6 +29,7 @@ STEPS = pl.Schema(
         "end_ns": pl.Int64(),
         "source": pl.String(),
         "replayed": pl.Boolean(),  # a graph replay is part of it
+        "mark": pl.String(),  # text of the NVTX range that shows it, null without
     }
 )
 _HOLE_STEPS = 10
@@ -52,6 +57,7 @@ def find_steps(
         trace: Where NVTX ranges and launch calls are read from.
         activities: Schema ``ACTIVITIES``.
         step_range: Regular expression for the NVTX ranges that are steps; only these count then.
+            None: the ranges that engines annotate, else replays or a pattern.
         layers: Number of layers of the model, if known: a pattern that repeats so often within
             a longer one is a layer, not a step.
 
@@ -59,13 +65,17 @@ def find_steps(
         A frame with the schema ``STEPS``, sorted by GPU and start.
     """
     found = []
+    marks = _marking_ranges(trace, step_range)
+    calls = _calls_inside(trace, marks) if marks.height else None
     for _, rows in by_gpu(activities):
-        if step_range is not None:
-            starts, source = _starts_from_ranges(trace, rows, step_range), StepSource.NVTX
-        else:
+        marked = _starts_from_ranges(rows, marks, calls) if calls is not None else None
+        if marked is not None and marked.height:
+            starts = marked["start_ns"].to_numpy()
+            found.append(_windows(rows, starts, StepSource.NVTX, marked["text"]))
+        elif step_range is None:
             starts, source = _starts_from_cycles(rows, layers)
-        if starts.size:
-            found.append(_windows(rows, starts, source))
+            if starts.size:
+                found.append(_windows(rows, starts, source, None))
     return pl.concat(found) if found else pl.DataFrame(schema=STEPS)
 
 
@@ -102,22 +112,33 @@ def assign_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     return pl.concat(parts).sort("_row")["step"]
 
 
-def _starts_from_ranges(trace: Trace, rows: pl.DataFrame, step_range: str) -> npt.NDArray[np.int64]:
-    """Return the first kernel start of each matching range, by the launches inside it."""
-    pattern = re.compile(step_range)
-    texts = trace.ranges.filter(pl.col("end_ns").is_not_null())
-    wanted = [text for text in texts["text"].unique().to_list() if pattern.search(text)]
+def _marking_ranges(trace: Trace, step_range: str | None) -> pl.DataFrame:
+    """Return the ranges that are steps, of nested ones the outermost.
+
+    Without a pattern of the user only ranges that begin as an engine's annotations do are read.
+    """
+    if step_range is None:
+        texts = trace.ranges_beginning(*PREFIXES)
+        wanted = step_marks(texts["text"].unique().to_list())
+    else:
+        pattern = re.compile(step_range)
+        texts = trace.ranges
+        wanted = [text for text in texts["text"].unique().to_list() if pattern.search(text)]
     ranges = (
-        texts.filter(pl.col("text").is_in(wanted))
-        .select("pid", "tid", range_start="start_ns", range_end="end_ns")
-        .sort("pid", "tid", "range_start", "range_end")
+        texts.filter(pl.col("end_ns").is_not_null() & pl.col("text").is_in(wanted))
+        .select("pid", "tid", "text", range_start="start_ns", range_end="end_ns")
+        .sort("pid", "tid", "range_start", "range_end", "text")
     )
     # Of nested matches the outermost counts: one that ends before an earlier one is inside it.
     outer = pl.col("range_end") > pl.col("range_end").cum_max().shift(1).over(
         "pid", "tid"
     ).fill_null(-(2**62))
-    ranges = ranges.filter(outer).with_row_index("range").sort("range_start")
-    calls = (
+    return ranges.filter(outer).with_row_index("range").sort("range_start")
+
+
+def _calls_inside(trace: Trace, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Return ``pid``, ``correlation`` and ``range`` of the launches inside a range."""
+    return (
         launches_of(trace, kinds=("kernel_launch", "graph_launch"))
         .sort("start_ns")
         .join_asof(
@@ -131,11 +152,23 @@ def _starts_from_ranges(trace: Trace, rows: pl.DataFrame, step_range: str) -> np
         .select("pid", "correlation", "range")
         .unique(["pid", "correlation"], keep="first", maintain_order=True)
     )
+
+
+def _starts_from_ranges(
+    rows: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame
+) -> pl.DataFrame:
+    """Return ``start_ns``, the first kernel start of each range, and the ``text`` of the range."""
     kernels = rows.filter(
         pl.col("activity").is_in([int(Activity.KERNEL), int(Activity.REPLAY)])
     ).join(calls, on=["pid", "correlation"])
-    starts = kernels.group_by("range").agg(pl.col("start_ns").min())["start_ns"]
-    return starts.unique().sort().to_numpy()
+    return (
+        kernels.group_by("range")
+        .agg(pl.col("start_ns").min())
+        .join(ranges.select("range", "text"), on="range")
+        .sort("start_ns", "range")
+        .unique("start_ns", keep="first", maintain_order=True)
+        .select("start_ns", "text")
+    )
 
 
 def _starts_from_cycles(
@@ -255,7 +288,12 @@ def _idle_before(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
     return np.append(0, np.maximum(starts[1:] - reach[:-1], 0))
 
 
-def _windows(rows: pl.DataFrame, starts: npt.NDArray[np.int64], source: StepSource) -> pl.DataFrame:
+def _windows(
+    rows: pl.DataFrame,
+    starts: npt.NDArray[np.int64],
+    source: StepSource,
+    marks: pl.Series | None,
+) -> pl.DataFrame:
     """Make windows of the starts: each ends where the next begins, or at the end of its run."""
     times, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
     reach = np.maximum.accumulate(ends)
@@ -276,6 +314,7 @@ def _windows(rows: pl.DataFrame, starts: npt.NDArray[np.int64], source: StepSour
             "end_ns": window_ends,
             "source": pl.Series([str(source)]).new_from_index(0, starts.size),
             "replayed": held,
+            "mark": pl.Series([None] * starts.size, dtype=pl.String) if marks is None else marks,
         },
         schema=STEPS,
     )

@@ -6,7 +6,7 @@ import re
 
 import polars as pl
 
-from nsysroof.trace.contract import NVTX, OVERHEAD, RUNTIME
+from nsysroof.trace.contract import NVTX, OVERHEAD, RUNTIME, STRING_FIELDS, STRINGS
 from nsysroof.trace.fields import Field
 from nsysroof.trace.order import sort_frame
 from nsysroof.trace.reader import Only, TableReader, read_strings, read_table
@@ -93,7 +93,38 @@ def read_ranges(
     if not fields:
         return pl.DataFrame(schema=RANGES)
     only = Only(column="eventType", values=(*_RANGE_KINDS, _DOMAIN_CREATED))
-    rows = read_table(reader, NVTX, fields, only=only)
+    return _ranges_of(reader, read_table(reader, NVTX, fields, only=only), latest_ns)
+
+
+def read_ranges_beginning(
+    reader: TableReader,
+    fields: dict[str, Field],
+    latest_ns: int | None,
+    prefixes: tuple[str, ...],
+) -> pl.DataFrame:
+    """Return the ranges whose text begins so, without reading the others; ``domain`` is empty.
+
+    Args:
+        reader: The export.
+        fields: The fields of NVTX_EVENTS that the export has.
+        latest_ns: As for ``read_ranges``.
+        prefixes: How the texts begin, in ASCII.
+    """
+    parts = []
+    if fields and fields["text"].columns:
+        parts.append(read_table(reader, NVTX, fields, only=Only(column="text", prefixes=prefixes)))
+    if fields and fields["text_id"].columns:
+        named = Only(column="value", prefixes=prefixes)
+        ids = tuple(read_table(reader, STRINGS, STRING_FIELDS, only=named)["id"].to_list())
+        if ids:
+            parts.append(read_table(reader, NVTX, fields, only=Only(column="textId", values=ids)))
+    if not parts:
+        return pl.DataFrame(schema=RANGES)
+    rows = pl.concat(parts).filter(pl.col("event_type").is_in(list(_RANGE_KINDS)))
+    return _ranges_of(reader, rows, latest_ns)
+
+
+def _ranges_of(reader: TableReader, rows: pl.DataFrame, latest_ns: int | None) -> pl.DataFrame:
     texts = read_strings(reader, rows["text_id"].drop_nulls().unique().to_list())
     registered = pl.col("text_id").replace_strict(
         list(texts), list(texts.values()), default="", return_dtype=pl.String

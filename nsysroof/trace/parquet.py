@@ -85,7 +85,11 @@ class ParquetReader:
 
 def _polars_condition(only: Only) -> pl.Expr:
     values = [value if isinstance(value, int) else value.encode() for value in only.values]
-    return pl.col(only.column).is_in(values)
+    column = pl.col(only.column)
+    condition = column.is_in(values) if values else pl.lit(value=False)
+    for prefix in only.prefixes:
+        condition |= column.cast(pl.Binary).bin.starts_with(prefix.encode())
+    return condition
 
 
 def _neutral(column: pa.Array) -> pl.Series:

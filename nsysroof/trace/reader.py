@@ -25,10 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Only:
-    """A restriction: rows whose ``column`` holds one of ``values``."""
+    """A restriction: rows whose ``column`` holds one of ``values`` or begins with a prefix."""
 
     column: str
-    values: tuple[int, ...] | tuple[str, ...]
+    values: tuple[int, ...] | tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
 
 
 class TableReader(Protocol):

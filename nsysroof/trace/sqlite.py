@@ -138,11 +138,16 @@ class SqliteReader:
 
 
 def _sql_condition(only: Only) -> str:
-    values = (
-        str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
-        for value in only.values
+    values = (str(value) if isinstance(value, int) else _quoted(value) for value in only.values)
+    begins = (
+        f" OR substr([{only.column}], 1, {len(prefix)}) = {_quoted(prefix)}"
+        for prefix in only.prefixes
     )
-    return f"[{only.column}] IN ({', '.join(values)})"
+    return f"([{only.column}] IN ({', '.join(values)}){''.join(begins)})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _from_driver(

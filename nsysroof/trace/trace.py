@@ -127,6 +127,12 @@ class Trace:
         window = self._metadata.start_window_ns
         return host.read_ranges(self._reader, self._fields(NVTX), window[1] if window else None)
 
+    def ranges_beginning(self, *prefixes: str) -> pl.DataFrame:
+        """Return the ranges whose text begins so; the rest of the table is not kept."""
+        window = self._metadata.start_window_ns
+        latest_ns = window[1] if window else None
+        return host.read_ranges_beginning(self._reader, self._fields(NVTX), latest_ns, prefixes)
+
     @cached_property
     def overheads(self) -> pl.DataFrame:
         """OVERHEADS, sorted by their columns in order."""

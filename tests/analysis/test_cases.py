@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,106 @@ def test_o16_idle_follows_from_the_union(
     assert 100 * line.idle_ns / line.window_ns == pytest.approx(idle_percent, abs=0.005)
     assert line.sum_ns == (union_ms + overlap_ms) * MS
     assert line.overlap_ns == overlap_ms * MS
+
+
+def test_o18_library_ranges_are_no_steps(analyzed: Analyzed) -> None:
+    """One inference run of 40 different kernels, with four ranges of libraries around some."""
+    export = ExportBuilder().session(S)
+    for number in range(40):
+        at = MS * (number + 1)
+        export.launch("cudaLaunchKernel", at - 9_000, at - 5_000, correlation=number + 1)
+        export.kernel(f"kernel_{number}", at, at + 700_000, correlation=number + 1)
+    names = ("cub::DeviceScan", "ncclAllReduce", "thrust::sort", "nccl:all_gather")
+    for number, text in enumerate(names):
+        at = MS * (8 * number + 1)
+        export.nvtx(text, at - 10_000, at, registered=number % 2 == 0)
+    found = analyzed(export)
+    assert (found.steps.count, found.steps.source, found.phases) == (0, None, [])
+    assert "steps not detected" in {f.slug: f.text for f in found.capture.findings}["no-steps"]
+
+
+def test_o19_load_warm_up_and_prefill_are_not_averaged_into_decode(analyzed: Analyzed) -> None:
+    """56 fills of a KV cache, 54.7 s of nothing, a prompt in 4 chunks of 64 layers, then decode.
+
+    100 decode steps of 4 ms with 3.9 ms busy: 2.5 % idle, whatever the 54.7 s are of the window.
+    """
+    export = ExportBuilder().session(70 * S)
+    fill, hole = 721_800, 54_700 * MS
+    calls = 0
+
+    def launch(name: str, start: int, end: int) -> None:
+        nonlocal calls
+        calls += 1
+        export.launch("cudaLaunchKernel", start - 9_000, start - 5_000, correlation=calls)
+        export.kernel(name, start, end, correlation=calls)
+
+    for number in range(56):
+        launch("FillFunctor<signed char>", S + number * fill, S + (number + 1) * fill)
+    loaded = S + 56 * fill
+    prompt = loaded + hole
+    empty = "sq0sk0sqsq0sqsk0"
+    for chunk in range(4):
+        first = prompt + chunk * 64 * MS
+        kv = 1024 * (chunk + 1)
+        sums = f"sq1024sk{kv}sqsq{1024**2}sqsk{1024 * kv}"
+        text = f"execute_1024_context_1({sums})_generation_0({empty})"
+        export.nvtx(text, first - 10_000, first + 64 * MS - 11_000)
+        for layer in range(64):
+            launch("flash_fwd_kernel", first + layer * MS, first + (layer + 1) * MS)
+    decode = prompt + 256 * MS
+    for step in range(100):
+        first = decode + 4 * MS * step
+        kv = 4097 + step
+        text = f"execute_1_context_0({empty})_generation_1(sq1sk{kv}sqsq1sqsk{kv})"
+        export.nvtx(text, first - 10_000, first + 4 * MS - 11_000)
+        launch("flash_fwd_splitkv_kernel", first, first + 3_900_000)
+    found = analyzed(export)
+    assert [(row.phase, row.count) for row in found.phases] == [("prefill", 4), ("decode", 100)]
+    assert (found.steps.phase, found.steps.source) == ("decode", "nvtx")
+    assert found.steps.wall_ns is not None
+    assert found.steps.wall_ns.p50 == 4 * MS
+    assert found.budget is not None
+    assert (found.budget.wall_ns, found.budget.idle_ns) == (4 * MS, 100_000)
+    line = found.timeline[0]
+    assert line.idle_by_cause is not None
+    # The hole lies before the first step, the other idle time is 0.1 ms after 99 of 100 steps.
+    assert line.idle_by_cause["outside_steps"] == hole
+    assert line.idle_ns == hole + 99 * 100_000
+    # The prompt's launches are no part of what a decode step is measured on.
+    assert {row.name: row.instances for row in found.kernels}["flash_fwd_kernel"] == 256
+    note = {f.slug: f.text for f in found.capture.findings}["mixed-phases"]
+    assert note == "the window holds 4 prefill, 100 decode steps; the decode steps are analysed"
+
+
+def test_o36_a_bound_is_of_a_step_and_the_tokens_it_yields_are_an_input(
+    analyzed: Analyzed,
+) -> None:
+    """78.71 tokens/s at 2.38 tokens a step: a step every 30.2376 ms, each with 4 tokens to verify.
+
+    Read as a token for each step, the same step would be 33.07 tokens/s.
+    """
+    wall = round(2.38 / 78.71 * S)
+    text = "execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_1(sq4sk900sqsq16sqsk3600)"
+    export = ExportBuilder().session(10 * S)
+    for step in range(20):
+        start = S + wall * step
+        export.nvtx(text, start - 10_000, start + 1_000_000)
+        export.launch("cudaLaunchKernel", start - 9_000, start - 5_000, correlation=step + 1)
+        export.kernel("flash_fwd_splitkv_kernel", start, start + wall, correlation=step + 1)
+    options = Options(model="llama-3.1-8b", gpu="h100-sxm", peaks=("bw=936.2e9",))
+    naive = analyzed(export, options).step_bounds
+    told = analyzed(export, replace(options, tokens_per_step=2.38)).step_bounds
+    assert naive is not None
+    assert told is not None
+    assert naive.measured_ns == told.measured_ns == wall
+    assert told.tokens_per_s == pytest.approx(78.71, rel=1e-6)
+    assert naive.tokens_per_s == pytest.approx(33.0714, rel=1e-5)
+    # One pass over the weights whatever it yields: the bound of the step is the same.
+    assert naive.weights_once_ns == told.weights_once_ns
+    assert told.weights_once_ns is not None
+    # 7,504,924,672 BF16 weights are read (all but the embedding), 900 KV tokens of 131,072 B.
+    read = 2 * 7_504_924_672 + 900 * 131_072
+    assert told.weights_once_ns / 1e9 == pytest.approx(read / 936.2e9, rel=1e-3)
 
 
 def test_o30_without_a_model_nothing_is_explained_and_nothing_guessed(analyzed: Analyzed) -> None:

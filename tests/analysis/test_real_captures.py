@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 from functools import cache
 from pathlib import Path
 
@@ -90,7 +91,16 @@ def test_launches_without_kernels_are_said() -> None:
     assert found.coverage.time_explained is None
 
 
-def test_a_prefill_is_no_sequence_of_steps() -> None:
-    # One prefill of 36 layers: its layers repeat, but it is one step, and nothing marks it.
+def test_a_prefill_is_the_one_step_that_its_engine_annotates() -> None:
     found = report("llm/gpt-oss-120b-vllm-b200-tp8-prefill888")
-    assert found.steps.count == 0
+    assert (found.steps.count, found.steps.source, found.steps.phase) == (1, "nvtx", "prefill")
+
+
+def test_layers_that_repeat_in_a_prefill_are_no_steps(tmp_path: Path) -> None:
+    # The same prefill of 36 layers without its annotation: nothing marks it.
+    copy = tmp_path / "unmarked.sqlite"
+    copy.write_bytes((REAL / "llm/gpt-oss-120b-vllm-b200-tp8-prefill888.sqlite").read_bytes())
+    with sqlite3.connect(copy) as connection:
+        connection.execute("DELETE FROM NVTX_EVENTS")
+    connection.close()
+    assert analyze(open_trace(copy), Options()).steps.count == 0

@@ -153,3 +153,12 @@ def test_sequences_of_different_lengths_need_theirs_for_another_batch(report: Re
     with pytest.raises(UsageError) as caught:
         carry_over(mixed, Change(batch=4))
     assert caught.value.slug == "context-missing"
+
+
+def test_sequences_with_different_numbers_of_new_tokens_are_not_carried_over(
+    report: Report,
+) -> None:
+    assumed = replace(report.assumptions, query_lengths=[1, 4])
+    with pytest.raises(UsageError, match="different numbers of new tokens") as caught:
+        carry_over(replace(report, assumptions=assumed), Change())
+    assert caught.value.slug == "whatif-needs-step"

@@ -26,7 +26,7 @@ def test_every_option_reaches_the_library(library: Library, command: Command) ->
         "--experts", "57.4", "--floor-us", "1.5", "--peak", "bw=3.9e12", "--peak", "h2d=4e11",
         "--roofs", "roofs.toml", "--tokens-per-step", "2.5", "--expert-misses", "0",
         "--unprofiled-step-us", "5900", "--device", "0", "--device", "3", "--window", "14-32.5",
-        "--step-range", "^step", "--rules", "more.toml",
+        "--step-range", "^step", "--schedule", "steps.csv", "--rules", "more.toml",
     )  # fmt: skip
     assert result.code == 0
     assert library.traces == ["opened run.sqlite"]
@@ -54,6 +54,7 @@ def test_every_option_reaches_the_library(library: Library, command: Command) ->
             devices=(0, 3),
             window=(14.0, 32.5),
             step_range="^step",
+            schedule=Path("steps.csv"),
             rules=Path("more.toml"),
         )
     ]

@@ -21,6 +21,7 @@ from tests.findings.page import PAGE, page
 from tests.report import sample
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+TWO_STEPS = Path(__file__).parent / "two_steps.csv"
 QWEN = Options(model="qwen3-30b-a3b", batch=1, context=(4096,))
 
 
@@ -59,6 +60,15 @@ def marked(*names: str) -> ExportBuilder:
         export.launch("cudaLaunchKernel", at, at + 100, correlation=number)
         export.kernel(name, at + 1_000, at + 2_000, correlation=number)
     return export.session(1_000_000)
+
+
+def annotated() -> ExportBuilder:
+    """Two decode steps of 16 sequences and 8193 KV tokens in all, as an engine annotates them."""
+    text = "execute_16_context_0(sq0sk0sqsq0sqsk0)_generation_16(sq16sk8193sqsq16sqsk8193)"
+    export = marked(DECODE, DECODE)
+    for number in (1, 2):
+        export.nvtx(text, 10_000 * number - 600, 10_000 * number + 600)
+    return export
 
 
 DECODE = "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>(Flash_fwd_params)"
@@ -200,6 +210,12 @@ CASES: list[tuple[str, str, Case, Case]] = [
         built(lambda: marked(DECODE, DECODE), step_range="^step"),
     ),
     (
+        "schedule-mismatch",
+        "error",
+        built(lambda: marked(DECODE, DECODE, DECODE), step_range="^step", schedule=TWO_STEPS),
+        built(lambda: marked(DECODE, DECODE), step_range="^step", schedule=TWO_STEPS),
+    ),
+    (
         "nvtx-low-coverage",
         "warning",
         built(lambda: loosely_marked(2_001), step_range="^step"),
@@ -216,6 +232,12 @@ CASES: list[tuple[str, str, Case, Case]] = [
     ("below-bound", "error", fixture(context=(65536,)), fixture()),
     ("below-bound", "warning", fixture(experts=128.0), fixture(experts=8.0)),
     ("context-mismatch", "warning", fixture(context=(65536,)), fixture(context=(4096,))),
+    (
+        "context-mismatch",
+        "error",
+        built(annotated, model="llama-3.1-8b", batch=16, context=(1024,)),
+        built(annotated, model="llama-3.1-8b", batch=16, context=(512,)),
+    ),
     ("dtype-mismatch", "warning", fixture(weights="fp8"), fixture(weights="bf16")),
     ("batch-mismatch", "error", fixture(batch=64), fixture(batch=1)),
     ("tp-mismatch", "error", ranks(tp=1), ranks(tp=2)),

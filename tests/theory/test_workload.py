@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nsysroof.errors import UsageError
+from nsysroof.theory.models.batches import split_workload
 from nsysroof.theory.workload import Workload
 
 
@@ -40,6 +41,16 @@ def test_chunk_of_a_prefill_keeps_its_prefix() -> None:
     assert (step.queries, step.prefixes) == ((512,), (3584,))
 
 
+def test_a_mixed_step_has_one_row_of_logits_for_each_sequence() -> None:
+    """A chunk of 512 behind 1024 cached tokens, beside two sequences that decode."""
+    step = Workload.create(phase="prefill", context=[1536, 700, 90], query_lengths=[512, 1, 1])
+    assert step.prefixes == (1024, 699, 89)
+    assert (step.tokens, step.logit_rows) == (514, 3)
+    halves = split_workload(step)
+    assert halves is not None
+    assert [half.queries for half in halves] == [(512, 1), (1,)]
+
+
 def test_data_parallel_ranks_meet_only_in_shared_experts() -> None:
     assert Workload.create(batch=4, context=8, dp=2).expert_tokens == 4
     assert Workload.create(batch=4, context=8, dp=2, ep=2).expert_tokens == 8
@@ -53,6 +64,10 @@ def test_data_parallel_ranks_meet_only_in_shared_experts() -> None:
         ({"context": 0}, "--context"),
         ({"context": 3, "new_tokens": 4}, "--context"),
         ({"context": "1,2", "batch": 3}, "--context"),
+        ({"context": 8, "batch": 2, "query_lengths": [1]}, "query_lengths"),
+        ({"context": 8, "new_tokens": 1, "query_lengths": [1]}, "query_lengths"),
+        ({"context": 8, "query_lengths": [9]}, "query_lengths"),
+        ({"context": 8, "query_lengths": [0]}, "query_lengths"),
         ({"context": 8, "batch": 0}, "--batch"),
         ({"context": 8, "tp": 0}, "--tp"),
         ({"context": 8, "tp": 4, "ep": 3}, "--ep"),

@@ -89,14 +89,18 @@ class Scene:
 
     @property
     def trace(self) -> Any:
+        ranges = pl.DataFrame(self.ranges, schema=RANGES)
         return SimpleNamespace(
+            ranges_beginning=lambda *prefixes: ranges.filter(
+                pl.any_horizontal(pl.col("text").str.starts_with(one) for one in prefixes)
+            ),
             copies=pl.DataFrame(self.copies, schema=COPIES),
             fills=pl.DataFrame(schema=FILLS),
             replays=pl.DataFrame(schema=REPLAYS),
             api_calls=pl.DataFrame(self.calls, schema=API_CALLS),
             apis=APIS_FRAME,
             overheads=pl.DataFrame(self.overheads, schema=OVERHEADS),
-            ranges=pl.DataFrame(self.ranges, schema=RANGES),
+            ranges=ranges,
         )
 
     def activities(self) -> pl.DataFrame:

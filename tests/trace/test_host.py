@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from fixtures.builder import ExportBuilder
-from nsysroof.trace import Trace
+from nsysroof.trace import Trace, open_trace
 from nsysroof.trace.host import api_kind, api_name
 
 Open = Callable[[ExportBuilder], Trace]
@@ -119,3 +120,21 @@ def test_profiler_overheads(opened: Open) -> None:
     export = ExportBuilder().overhead("TLS allocation", 40, 60, pid=9)
     overheads = opened(export.overhead("CUPTI Buffer flush", 10, 30, pid=9)).overheads
     assert overheads.rows() == [(10, 30, 9, "CUPTI Buffer flush"), (40, 60, 9, "TLS allocation")]
+
+
+@pytest.mark.parametrize("form", ["sqlite", "parquet"])
+def test_ranges_that_begin_so_are_read_alone(tmp_path: Path, form: str) -> None:
+    export = ExportBuilder().session(1_000).nvtx("execute_1", 10, 20, pid=9)
+    export.nvtx("execute_2", 30, 40, pid=9, registered=True, domain="engine")
+    export.nvtx("step[x]", 50, 60, pid=9).nvtx("Execute_3", 70, 80).nvtx("xstep[", 70, 80)
+    export.nvtx("stepx", 70, 80, registered=True).kernel("execute_kernel", 1, 2)
+    path = tmp_path / "run"
+    trace = open_trace(export.write(path) if form == "sqlite" else export.write_parquet(path))
+    found = trace.ranges_beginning("execute_", "step[")
+    assert found.select("start_ns", "end_ns", "pid", "text").rows() == [
+        (10, 20, 9, "execute_1"),
+        (30, 40, 9, "execute_2"),
+        (50, 60, 9, "step[x]"),
+    ]
+    assert trace.ranges.height == 6
+    assert not trace.ranges_beginning("nothing").height

@@ -35,7 +35,7 @@ def _fields(assumptions: Assumptions) -> list[tuple[str, str | None]]:
         ("phase", a.phase),
         ("batch", _plain(a.batch)),
         ("context", _context(a.context)),
-        ("new tokens", _plain(a.new_tokens)),
+        ("new tokens", _context(a.query_lengths) or _plain(a.new_tokens)),
         ("weights", a.weights),
         ("KV cache", a.kv),
         ("activations", a.activations),

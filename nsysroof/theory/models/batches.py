@@ -22,8 +22,15 @@ def split_workload(workload: Workload) -> tuple[Workload, Workload] | None:
     if workload.batch == 1:
         return None
     half = (workload.batch + 1) // 2
-    first = replace(workload, contexts=workload.contexts[:half])
-    second = replace(workload, contexts=workload.contexts[half:])
+    queries = workload.query_lengths
+    first, second = (
+        replace(
+            workload,
+            contexts=workload.contexts[part],
+            query_lengths=None if queries is None else queries[part],
+        )
+        for part in (slice(half), slice(half, None))
+    )
     return first, second
 
 

@@ -36,7 +36,9 @@ def drafting_operators(
     >>> sum(op.role == "draft.lm_head" for op in found)
     2
     """
-    one_token = replace(workload, phase="decode", new_tokens=1, tokens_per_step=None)
+    one_token = replace(
+        workload, phase="decode", new_tokens=1, query_lengths=None, tokens_per_step=None
+    )
     if draft == OWN_HEAD:
         return drafts * prediction_operators(model, one_token)
     own_formats = replace(one_token, weights=None, kv=None, activations=None)
