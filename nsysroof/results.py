@@ -445,7 +445,14 @@ class KernelRow(_Plain, frozen=True, kw_only=True):
 
 
 class UnexplainedRow(_Plain, frozen=True, kw_only=True):
-    """Kernels without an operator; ``share`` of all kernel time, 0..1."""
+    """Kernels without an operator; ``share`` of all kernel time, 0..1.
+
+    ``instances_per_step`` and ``ns_per_step`` are means over the analysed steps, null without
+    steps. ``bytes_low`` and ``bytes_high`` are the fewest and the most bytes that one instance can
+    have read and written, by ``evidence``: null where nothing tells or limits them. ``bound_ns`` is
+    the time of the fewest at the bandwidth of the GPU; ``ratio`` = p50 / bound, so at most that,
+    null where the most is not known. ``stub`` is a rule to fill in where no rule knows the name.
+    """
 
     name: str
     klass: str = msgspec.field(name="class")
@@ -454,6 +461,15 @@ class UnexplainedRow(_Plain, frozen=True, kw_only=True):
     total_ns: int
     share: float
     hint: str
+    p50_ns: int | None = None
+    instances_per_step: float | None = None
+    ns_per_step: float | None = None
+    bytes_low: int | None = None
+    bytes_high: int | None = None
+    evidence: str | None = None  # launch-geometry
+    bound_ns: float | None = None
+    ratio: float | None = None
+    stub: str | None = None
 
 
 class ImpossibleRow(_Plain, frozen=True, kw_only=True):
