@@ -451,7 +451,7 @@ class UnexplainedRow(_Plain, frozen=True, kw_only=True):
     steps. ``bytes_low`` and ``bytes_high`` are the fewest and the most bytes that one instance can
     have read and written, by ``evidence``: null where nothing tells or limits them. ``bound_ns`` is
     the time of the fewest at the bandwidth of the GPU; ``ratio`` = p50 / bound, so at most that,
-    null where the most is not known. ``stub`` is a rule to fill in where no rule knows the name.
+    null where the most is not known or the bound lies below the latency floor. ``stub`` is a rule to fill in where the class is unknown.
     """
 
     name: str

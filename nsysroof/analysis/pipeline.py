@@ -197,6 +197,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
             modelled=modelled,
             steps=analysed.steps.height,
             peaks=hardware.peaks,
+            floor_ns=hardware.floor_ns,
         ),
         impossible=impossible,
         links=links,

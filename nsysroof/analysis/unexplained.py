@@ -7,14 +7,16 @@ from functools import partial
 
 import polars as pl
 
+from nsysroof.match.classes import UNKNOWN
 from nsysroof.match.functors import Span
 from nsysroof.match.launch import Access, access_of
-from nsysroof.match.rules import KernelClass
+from nsysroof.match.rules import KernelClass, RuleSet
 from nsysroof.match.stub import rule_stub
 from nsysroof.results import UnexplainedRow
 from nsysroof.theory.cost import Cost
 from nsysroof.theory.peaks import Peaks
-from nsysroof.theory.roofline import bound
+from nsysroof.theory.roofline import Limiter, bound
+from nsysroof.trace import Trace
 from nsysroof.trace.schema import unpack_block, unpack_grid
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
@@ -32,6 +34,7 @@ def unexplained_rows(
     modelled: bool,
     steps: int,
     peaks: Peaks,
+    floor_ns: float,
 ) -> list[UnexplainedRow]:
     """Return the kernels without an operator by (name, grid), the longest in total first.
 
@@ -42,6 +45,7 @@ def unexplained_rows(
         modelled: Whether there is a model that could explain them.
         steps: Steps analysed, summed over GPUs.
         peaks: What bytes are divided by; without a bandwidth there is no bound.
+        floor_ns: Latency floor of a small kernel.
     """
     whole = int(kernels.select(_LENGTH.sum()).item())
     rows = (
@@ -59,12 +63,31 @@ def unexplained_rows(
     )
     accesses = {name: access_of(texts[name]) for name in rows["name"].unique()}
     describe = partial(
-        _row, whole=whole, texts=texts, classes=classes, modelled=modelled, steps=steps
+        _row,
+        whole=whole,
+        texts=texts,
+        classes=classes,
+        modelled=modelled,
+        steps=steps,
+        peaks=peaks,
+        floor_ns=floor_ns,
     )
     return [
-        describe(row, _moved(accesses[row["name"]], row["grid"], row["block"]), peaks=peaks)
+        describe(row, _moved(accesses[row["name"]], row["grid"], row["block"]))
         for row in rows.iter_rows(named=True)
     ]
+
+
+def unknown_names(trace: Trace, rules: RuleSet) -> list[str]:
+    """Return the kernel names of a trace that have no known class, the longest in total first."""
+    totals = (
+        trace.kernels.group_by("name")
+        .agg(_LENGTH.sum().alias("total"))
+        .sort(["total", "name"], descending=[True, False])
+    )
+    texts = trace.names["text"].gather(totals["name"])
+    classes = rules.classify_many(texts)["class"]
+    return texts.filter(classes == UNKNOWN).to_list()
 
 
 def _row(
@@ -77,10 +100,13 @@ def _row(
     modelled: bool,
     steps: int,
     peaks: Peaks,
+    floor_ns: float,
 ) -> UnexplainedRow:
     kernel = classes[row["name"]]
-    least = bound(Cost(act_read=moved.low), peaks).spec_ns if moved is not None else None
-    limited = moved is not None and moved.high is not None
+    least = bound(Cost(act_read=moved.low), peaks, floor_ns=floor_ns) if moved else None
+    least_ns = least.spec_ns if least else None
+    # One-sided bytes, or fewer than the latency floor hides, judge no kernel.
+    judged = moved and moved.high is not None and least and least.limiter is Limiter.MEMORY
     return UnexplainedRow(
         name=texts[row["name"]],
         klass=kernel.klass,
@@ -95,9 +121,9 @@ def _row(
         bytes_low=moved.low if moved is not None else None,
         bytes_high=moved.high if moved is not None else None,
         evidence=_GEOMETRY if moved is not None else None,
-        bound_ns=least,
-        ratio=row["p50"] / least if least and limited else None,
-        stub=rule_stub(kernel.name) if kernel.rule is None else None,
+        bound_ns=least_ns,
+        ratio=row["p50"] / least_ns if least_ns and judged else None,
+        stub=rule_stub(kernel.name) if kernel.klass == UNKNOWN else None,
     )
 
 

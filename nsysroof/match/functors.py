@@ -55,6 +55,16 @@ class Span:
     low: int
     high: int | None
 
+    def __str__(self) -> str:
+        """Return it in words.
+
+        >>> f"{exactly(4)}, {Span(low=1, high=8)}, {ANY_SIZE}"
+        '4, 1 to 8, at least 1'
+        """
+        if self.high is None:
+            return f"at least {self.low}"
+        return f"{self.low}" if self.low == self.high else f"{self.low} to {self.high}"
+
     def __add__(self, other: Span) -> Span:
         """Return the span of a sum."""
         return Span(low=self.low + other.low, high=_both(self.high, other.high, times=False))

@@ -75,6 +75,15 @@ class Access:
             total += Span(low=0, high=size.high) if self.strided else size
         return total
 
+    def __str__(self) -> str:
+        """Return it in words."""
+        if self.shape is Shape.ROWS:
+            return f"{self.per_thread} B of the longest input a thread, each read and written once"
+        if self.shape is Shape.LOOP:
+            return f"at least one element of {self.per_element} B a thread"
+        moved = f"{self.per_thread} elements a thread, {self.per_element} B of memory an element"
+        return f"{moved}, inputs may be broadcast" if self.strided else moved
+
     def traffic(self, grid: Sequence[int], block: Sequence[int]) -> Span:
         """Return the fewest and the most bytes of a launch; None: nothing limits them.
 
