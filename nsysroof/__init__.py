@@ -2,11 +2,11 @@
 
 The public surface, loaded when first used:
 
-    import nsysroof
-    trace = nsysroof.open_trace("run.sqlite")
-    options = nsysroof.Options(model="llama-3.1-8b", batch=8, context=(1024,))
-    report = nsysroof.analyze(trace, options)
-    best = nsysroof.estimate(nsysroof.Options(model="qwen3-8b", gpu="h100-sxm", context=(4096,)))
+    import nsysroof as nr
+
+    report = nr.analyze("run.sqlite", model="llama-3.1-8b", batch=8, context=1024)
+    report.frame("operators")
+    best = nr.estimate(model="qwen3-8b", gpu="h100-sxm", context=4096)
 """
 
 from __future__ import annotations
@@ -15,49 +15,80 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nsysroof.analysis import Options, analyze
-    from nsysroof.analysis import estimate_for as estimate
-    from nsysroof.results import Estimate, Report
-    from nsysroof.theory.gpus import Gpu
-    from nsysroof.theory.models.spec import ModelSpec
+    from nsysroof.analysis.options import Options
+    from nsysroof.api import (
+        analyze,
+        check,
+        classify,
+        diff,
+        estimate,
+        open_trace,
+        render,
+        save,
+        sweep,
+        timeline_slices,
+        whatif,
+    )
+    from nsysroof.errors import NsysroofError
+    from nsysroof.gate import Limits
+    from nsysroof.report.saved import load_report
+    from nsysroof.results import Estimate, Report, Sweep
+    from nsysroof.theory.gpus import Gpu, find_gpu
+    from nsysroof.theory.models.spec import ModelSpec, find_model
     from nsysroof.theory.workload import Workload
-    from nsysroof.trace import Trace, open_trace
+    from nsysroof.trace import Trace
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Estimate",
     "Gpu",
+    "Limits",
     "ModelSpec",
+    "NsysroofError",
     "Options",
     "Report",
+    "Sweep",
     "Trace",
     "Workload",
     "analyze",
+    "check",
+    "classify",
+    "diff",
     "estimate",
+    "find_gpu",
+    "find_model",
+    "load_report",
     "open_trace",
+    "render",
+    "save",
+    "sweep",
+    "timeline_slices",
+    "whatif",
 ]
 
 _HOMES = {
-    "Estimate": ("nsysroof.results", "Estimate"),
-    "Gpu": ("nsysroof.theory.gpus", "Gpu"),
-    "ModelSpec": ("nsysroof.theory.models.spec", "ModelSpec"),
-    "Options": ("nsysroof.analysis", "Options"),
-    "Report": ("nsysroof.results", "Report"),
-    "Trace": ("nsysroof.trace", "Trace"),
-    "Workload": ("nsysroof.theory.workload", "Workload"),
-    "analyze": ("nsysroof.analysis", "analyze"),
-    "estimate": ("nsysroof.analysis", "estimate_for"),
-    "open_trace": ("nsysroof.trace", "open_trace"),
+    "Estimate": "nsysroof.results",
+    "Gpu": "nsysroof.theory.gpus",
+    "Limits": "nsysroof.gate",
+    "ModelSpec": "nsysroof.theory.models.spec",
+    "NsysroofError": "nsysroof.errors",
+    "Options": "nsysroof.analysis.options",
+    "Report": "nsysroof.results",
+    "Sweep": "nsysroof.results",
+    "Trace": "nsysroof.trace",
+    "Workload": "nsysroof.theory.workload",
+    "find_gpu": "nsysroof.theory.gpus",
+    "find_model": "nsysroof.theory.models.spec",
+    "load_report": "nsysroof.report.saved",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from the module that owns it."""
-    if name not in _HOMES:
+    """Load a public name from the module that owns it; calls are those of ``nsysroof.api``."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(_HOMES.get(name, "nsysroof.api")), name)
 
 
 def __dir__() -> list[str]:

@@ -50,6 +50,12 @@ class _Tables(_Plain, frozen=True, kw_only=True):
 
         return frame_of(table_named(self, name))
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from nsysroof.notebook import html_of  # noqa: PLC0415  it imports this module
+
+        return html_of(self)
+
 
 class Finding(_Plain, frozen=True, kw_only=True):
     """Something the reader must know before the numbers; ``severity`` error trips ``--strict``."""

@@ -175,23 +175,27 @@ def _instances(known: pl.LazyFrame) -> pl.DataFrame:
     rows = known.select(*told, ns=_LENGTH).collect()
     if not rows.height:
         return pl.DataFrame(schema=_INSTANCES)
-    step, covers = (rows[name].to_numpy().astype(np.int64) for name in ("step", "covers"))
-    key = rows["gpu"].to_numpy() * (step.max() + 1) + step
-    key = key * (covers.max() + 1) + covers
-    del step, covers
-    _, first, instance = np.unique(key, return_index=True, return_inverse=True)
+    key = rows["gpu"].to_numpy().astype(np.int64)
+    for name in ("step", "covers"):
+        numbers = rows[name].to_numpy()
+        key *= int(numbers.max()) + 1
+        key += numbers
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    del key
+
+    def total(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        sums: npt.NDArray[np.int64] = np.add.reduceat(values[order], first)
+        return sums
+
     main, ns = rows["main"].to_numpy(), rows["ns"].to_numpy()
-
-    def total(values: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        # Sums of ns stay far below 2^53, so that they are exact.
-        return np.bincount(instance, weights=values).astype(np.int64)
-
     return pl.DataFrame(
         {
-            "group": rows["group"].gather(first),
+            "group": rows["group"].gather(order[first]),
             "measured": total(ns),
             "main": total(ns * main),
-            "mains": total(main),
+            "mains": total(main.astype(np.int64)),
             "advance": total(rows["advance_ns"].to_numpy()),
         },
         schema=_INSTANCES,

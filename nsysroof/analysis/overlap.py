@@ -77,7 +77,8 @@ def _shared_ns(kernels: pl.DataFrame) -> Times:
     A stream is busy throughout each of its kernels, so it shares the GPU exactly where at least
     two streams are busy.
     """
-    if kernels.select(_LANE).unique().height < 2:
+    lanes_used = kernels.lazy().select(_LANE).unique().collect(engine="streaming")
+    if lanes_used.height < 2:
         return np.zeros(kernels.height, dtype=np.int64)
     lanes = [
         union(lane["start_ns"].to_numpy(), lane["end_ns"].to_numpy())

@@ -252,7 +252,7 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
         value_first=projects_value_first(classes),
     )
     placement = place_operators(
-        _only_steps(kernels, analysed.steps),
+        kernels if analysed.steps.height == phased.height else _only_steps(kernels, analysed.steps),
         classes,
         theory.plans,
         floor_ns=hardware.floor_ns,

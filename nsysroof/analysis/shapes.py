@@ -39,9 +39,11 @@ def usual_launches(
 ) -> list[Launched]:
     """Return the most frequent main kernel and grid of each group, in model order."""
     usual = (
-        kernels.filter(pl.col("group").is_not_null() & pl.col("main"))
+        kernels.lazy()
+        .filter(pl.col("group").is_not_null() & pl.col("main"))
         .group_by("group", "name", "grid")
         .len()
+        .collect(engine="streaming")
         .sort("group", "len", "name", "grid", descending=[False, True, False, False])
         .unique("group", keep="first", maintain_order=True)
     )

@@ -107,9 +107,8 @@ def whatif(
     model = None if is_saved_report(report) else measured.model
     (run,) = read_runs([report], model, given, selection)
 
+    from nsysroof.carryover import Change, carry_over
     from nsysroof.theory.workload import parse_contexts
-    from nsysroof.whatif import Change
-    from nsysroof.whatif import whatif as carry_over
 
     wanted = Change(
         model=measured.model,

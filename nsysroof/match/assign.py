@@ -69,8 +69,15 @@ def place_operators(
     """
     told = ("gpu", "stream", "start_ns", "end_ns", "name", "replayed", "step")
     rows = kernels.select(*told).with_row_index("row")
-    stepped = _model_streams(rows.filter(pl.col("step").is_not_null()))
-    placed = stepped.with_columns(
+    inside = rows["step"].is_not_null()
+    stepped = _model_streams(rows if inside.all() else rows.filter(inside))
+    placed = stepped.select(
+        "row",
+        "gpu",
+        "step",
+        "name",
+        "stream",
+        ns=pl.col("end_ns") - pl.col("start_ns"),
         position=pl.int_range(pl.len(), dtype=pl.UInt32).over("gpu", "step"),
     )
     # The sequence of names is the pattern; a sum of hashes over positions names it.
@@ -78,10 +85,7 @@ def place_operators(
     placed = placed.with_columns(pattern=content.sum().over("gpu", "step"))
     typical = (
         placed.group_by("pattern", "position")
-        .agg(
-            pl.col("name", "stream").first(),
-            (pl.col("end_ns") - pl.col("start_ns")).median().alias("ns"),
-        )
+        .agg(pl.col("name", "stream").first(), pl.col("ns").median())
         .sort("pattern", "position")
     )
     sequences = [
@@ -158,7 +162,9 @@ def _model_streams(rows: pl.DataFrame) -> pl.DataFrame:
     hold more than a sliver of the kernel time.
     """
     if rows["replayed"].any():
-        lanes = rows.filter("replayed").select("gpu", "stream").unique()
+        lanes = rows.lazy().filter("replayed").select("gpu", "stream").unique().collect()
+        if rows.select("gpu", "stream").unique().height == lanes.height:
+            return rows
         return rows.join(lanes, on=["gpu", "stream"], how="semi", maintain_order="left")
     ns = pl.col("end_ns") - pl.col("start_ns")
     share = ns.sum().over("gpu", "stream") / ns.sum().over("gpu")

@@ -58,7 +58,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     ``device_names`` are regular expressions for the whole device name without the vendor's
     prefix; those of ``device_names_by_memory`` count only where the SM count and the memory of
-    the device agree.
+    the device agree. ``memory_share`` is below 1 for a slice of a card.
     """
 
     key: str
@@ -76,6 +76,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     device_names_by_memory: list[str] = []
     peaks: list[GpuPeak]
     notes: list[str] = []
+    memory_share: float = 1.0
 
     @property
     def capacity_bytes(self) -> int | None:
@@ -291,6 +292,7 @@ def _mig_slice(gpu: Gpu, profile: str, sm_count: int | None) -> Gpu | None:
         reported_mib=[],
         l2_bytes=None if gpu.l2_bytes is None else int(gpu.l2_bytes * memory),
         peaks=_scaled(gpu.peaks, compute=sms / gpu.sm_count, memory=memory, why=f"MIG {profile}"),
+        memory_share=memory,
         notes=[*gpu.notes, note],
     )
 
@@ -352,6 +354,19 @@ def formula_gpu(
     )
 
 
+def _reported_bandwidth(gpu: Gpu | None, bandwidth: float) -> Peak:
+    """Return the bandwidth that a device reports; a slice may report that of its whole card."""
+    plain = Peak(bandwidth, "reported by the device")
+    own = None if gpu is None else gpu.peak("bw")
+    if gpu is None or own is None or gpu.memory_share == 1:
+        return plain
+    card = own.value / gpu.memory_share
+    if bandwidth < (own.value + card) / 2:
+        return plain
+    source = f"reported by the device, {gpu.memory_share * 8:.0f}/8 of it for the slice"
+    return Peak(bandwidth * gpu.memory_share, source)
+
+
 def resolve_peaks(
     gpu: Gpu | None,
     *,
@@ -374,7 +389,7 @@ def resolve_peaks(
     entries = dict(base.entries)
     notes = list(base.notes)
     if device_bandwidth is not None:
-        entries["bw"] = Peak(device_bandwidth, "reported by the device")
+        entries["bw"] = _reported_bandwidth(gpu, device_bandwidth)
     stated = dict(user or {})
     share = stated.pop(CLOCK_KEY, None)
     if share is not None:

@@ -194,7 +194,8 @@ def _units(rows: pl.DataFrame) -> pl.DataFrame:
     # What a replay holds, in any order: a sum of hashes names it.
     content = pl.col("name").fill_null(2**32 - 1).hash(seed=1)
     replays = (
-        rows.filter(replay)
+        rows.lazy()
+        .filter(replay)
         .group_by("pid", "correlation")
         .agg(
             pl.col("start_ns").min(),
@@ -211,6 +212,7 @@ def _units(rows: pl.DataFrame) -> pl.DataFrame:
             pl.lit(value=True).alias("kernel_like"),
             pl.lit(None, dtype=COPY_KINDS).alias("copy_kind"),
         )
+        .collect(engine="streaming")
     )
     others = rows.filter(~replay.fill_null(value=False)).select(
         "start_ns",

@@ -227,11 +227,14 @@ def _gather(
         parts = [finish(block.by_gpu.pop(gpu)) for block in blocks if gpu in block.by_gpu]
         frames.append(sort_frame(pl.concat(parts, rechunk=False), order))
         del parts
+    columns = pl.concat(frames, rechunk=False).get_columns()
+    del frames
     set_aside: Counter[str] = Counter()
     for block in blocks:
         set_aside.update(block.set_aside)
+    # One column after the other in one piece: what is computed from them then needs no copies.
     return Activity(
-        frame=pl.concat(frames, rechunk=False),
+        frame=pl.DataFrame([columns.pop(0).rechunk() for _ in range(len(columns))]),
         rows=sum(block.rows for block in blocks),
         set_aside=dict(sorted(set_aside.items())),
         launchless=sum(block.launchless for block in blocks),

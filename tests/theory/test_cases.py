@@ -9,14 +9,15 @@ import pytest
 from nsysroof.theory.cost import Cost
 from nsysroof.theory.dtypes import kv_bytes
 from nsysroof.theory.estimate import estimate
-from nsysroof.theory.gpus import find_gpu, resolve_peaks
+from nsysroof.theory.gpus import detect_gpu, find_gpu, resolve_peaks
 from nsysroof.theory.models.decoder import operators
 from nsysroof.theory.models.spec import ModelSpec, find_model
+from nsysroof.theory.offload import doubtful_roof, hit_rate
 from nsysroof.theory.operators.attention import attention
-from nsysroof.theory.operators.copy import blocks_to_fill
+from nsysroof.theory.operators.copy import blocks_to_fill, copy
 from nsysroof.theory.operators.moe import expected_experts, most_experts
-from nsysroof.theory.peaks import Peak, Peaks
-from nsysroof.theory.roofline import bound, step_bounds, wave_efficiency
+from nsysroof.theory.peaks import Peak, Peaks, parse_peaks
+from nsysroof.theory.roofline import bound, step_bounds, tiles, wave_efficiency, waved_ns
 from nsysroof.theory.workload import Workload
 
 
@@ -154,6 +155,90 @@ def test_hit_rate_follows_from_link_bytes_o45() -> None:
     capped = bound(Cost(link=routed), link, link="h2d").spec_ns
     assert capped is not None
     assert 1e9 / capped == pytest.approx(12.2, abs=0.05)
+
+
+def test_hit_rate_without_a_model_o45() -> None:
+    assert hit_rate(9.8e9 / 13.1, 1_006_632_960) == pytest.approx(0.257, abs=1e-3)
+    # More over the link than the experts hold: something else crossed it too.
+    assert hit_rate(2e9, 1_006_632_960) is None
+    assert hit_rate(0, 0) is None
+
+
+def test_a_benchmark_far_above_serving_is_no_roof_o45() -> None:
+    # 0.67 tokens/s x 3.07 GB are 2.06 GB/s; the benchmark said 56.2.
+    reached = 0.67 * 3.07e9
+    assert reached / 1e9 == pytest.approx(2.06, abs=5e-3)
+    doubt = doubtful_roof(56.2e9, reached)
+    assert doubt is not None
+    assert "27 times" in doubt
+    assert doubtful_roof(56.2e9, 46e9) is None
+
+
+def test_offloaded_token_by_its_copies_o44() -> None:
+    # 256 tokens in 7.06 s: 27.58 ms each, 730 copies of 0.80 MB, 586 MB at 51 GB/s in 11.49 ms.
+    token_ms, copies, moved = 7.06 / 256 * 1e3, 186_786 / 256, 150e9 / 256
+    assert token_ms == pytest.approx(27.58, abs=5e-3)
+    assert copies == pytest.approx(730, abs=0.5)
+    assert moved / 1e6 == pytest.approx(586, abs=0.5)
+    assert moved / copies / 1e6 == pytest.approx(0.80, abs=5e-3)
+    busy_ms = moved / 51e9 * 1e3
+    assert busy_ms == pytest.approx(11.49, abs=5e-3)
+    assert busy_ms / token_ms == pytest.approx(0.417, abs=1e-3)
+    link = resolve_peaks(find_gpu("rtx5090"))
+    floor = bound(copy(round(moved), kind="h2d"), link, link="h2d").spec_ns
+    assert floor is not None
+    assert busy_ms * 1e6 / floor == pytest.approx(1.24, abs=5e-3)
+
+
+def test_dilution_is_not_the_kernels_fault_o37() -> None:
+    # 52 ms of weight kernels at 76 % of 273 GB/s, and 19 ms of other work: 71 ms. Over the step the
+    # same bytes look like 56 %; the kernels' own ratio stays 1.32.
+    moved = Cost(weight=round(0.76 * 273e9 * 52e-3))
+    floor_ms = _ns(moved, _bandwidth(273)) / 1e6
+    assert 52 / floor_ms == pytest.approx(1.316, abs=1e-3)
+    assert floor_ms / 71 == pytest.approx(0.557, abs=1e-3)
+    assert pytest.approx([0.73, 0.27], abs=5e-3) == [52 / 71, 19 / 71]
+
+
+def test_waves_from_a_grid_o35() -> None:
+    # 352 tiles of 128 x 192 over 4096 x 2112 on 132 SMs: three waves, 141.1 us; 1.267 after them.
+    assert tiles(4096, 2112, tile_m=128, tile_n=192) == 352
+    floor = 124.017e9 / 989e12 * 1e9
+    assert floor / 1e3 == pytest.approx(125.4, abs=0.05)
+    waved = waved_ns(floor, 352, 132)
+    assert waved is not None
+    assert waved / 1e3 == pytest.approx(141.1, abs=0.05)
+    assert 178.7e3 / waved == pytest.approx(1.267, abs=1e-3)
+    # One block per SM takes tile after tile: waves say nothing of it.
+    assert waved_ns(floor, 132, 132) is None
+
+
+def test_slice_with_the_bandwidth_that_the_card_reports_o27() -> None:
+    # 30 of 148 SMs; two eighths of the 7.672 TB/s that the card itself reports are 1,918 GB/s.
+    part = detect_gpu("NVIDIA B200 MIG 1g.45gb", sm_count=30)
+    assert part is not None
+    peaks = resolve_peaks(part, device_bandwidth=7.672e12)
+    assert (peaks.value("bw") or 0.0) / 1e9 == pytest.approx(1918, abs=0.5)
+    assert "2/8 of it for the slice" in peaks["bw"].source
+    assert (peaks.value("bf16") or 0.0) / 2250e12 == pytest.approx(0.203, abs=5e-4)
+    # 1 GB in 600 us is 1,667 GB/s: 86.9 % of the slice, not 21.7 % of the card.
+    measured = 1e9 / 600e-6
+    assert measured / (peaks.value("bw") or 1.0) == pytest.approx(0.869, abs=5e-4)
+    assert measured / 7.672e12 == pytest.approx(0.217, abs=5e-4)
+    # A slice that reports its own share keeps it.
+    assert resolve_peaks(part, device_bandwidth=1.9e12).value("bw") == 1.9e12
+
+
+def test_clock_share_scales_what_is_not_stated_o26() -> None:
+    # 1,508 of 1,695 MHz: 0.8897. The memory keeps its roof, and so does a peak that the user gives.
+    user = parse_peaks(["sm-clock=1508/1695", "fp16=60e12"])
+    capped = resolve_peaks(find_gpu("rtx3090"), user=user)
+    assert (capped.value("bf16") or 0.0) / 71e12 == pytest.approx(0.8897, abs=5e-5)
+    assert capped.value("bw") == 936e9
+    assert capped.value("fp16") == 60e12
+    assert "89.0% of its SM clock" in capped["bf16"].source
+    # A product at 95 % of the full peak is 106.8 % of the capped one: the clock cannot have been it.
+    assert 0.95 * 71e12 / (capped.value("bf16") or 1.0) == pytest.approx(1.068, abs=5e-4)
 
 
 def test_few_blocks_cannot_fill_a_link_o46() -> None:

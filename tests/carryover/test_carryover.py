@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from nsysroof import Options, analyze, open_trace
+from nsysroof.carryover import Change, carry_over
 from nsysroof.errors import UsageError
 from nsysroof.outcomes import WhatIf, WhatIfRow
 from nsysroof.results import Report
-from nsysroof.whatif import Change, whatif
 from tests.report import sample
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -31,7 +31,7 @@ def row(found: WhatIf, role: str) -> WhatIfRow:
 
 
 def test_no_change_is_the_step_measured(report: Report) -> None:
-    found = whatif(report, Change())
+    found = carry_over(report, Change())
     assert report.budget is not None
     assert found.changes == {}
     assert found.expected_ns == found.measured_ns == report.budget.wall_ns
@@ -41,7 +41,7 @@ def test_no_change_is_the_step_measured(report: Report) -> None:
 
 
 def test_twice_the_bandwidth_halves_what_memory_limits_and_nothing_else(report: Report) -> None:
-    found = whatif(report, Change(peaks=("bw=8e12",)))
+    found = carry_over(report, Change(peaks=("bw=8e12",)))
     assert report.budget is not None
     by_role = report.budget.by_role
     for role, ns in by_role.items():
@@ -52,14 +52,14 @@ def test_twice_the_bandwidth_halves_what_memory_limits_and_nothing_else(report: 
 
 
 def test_an_operator_never_beats_the_latency_floor(report: Report) -> None:
-    found = whatif(report, Change(peaks=("bw=40e12",)))
+    found = carry_over(report, Change(peaks=("bw=40e12",)))
     core = row(found, "attn.core")  # 6,304 ns at a tenth of the time would be 630 ns
     assert core.expected_ns == pytest.approx(48 * 1_300)
     assert core.limiter == "latency"
 
 
 def test_a_longer_context_lengthens_attention_by_its_bytes(report: Report) -> None:
-    found = whatif(report, Change(context=(8192,)))
+    found = carry_over(report, Change(context=(8192,)))
     assert report.budget is not None
     # 2 B x (T tokens x 4 KV heads x 256 + 2 x 32 heads x 128 for q and output)
     factor = (2 * (8192 * 4 * 256 + 2 * 32 * 128)) / 8_404_992
@@ -74,7 +74,7 @@ def test_a_longer_context_lengthens_attention_by_its_bytes(report: Report) -> No
 
 
 def test_a_larger_batch_reads_more_experts(report: Report) -> None:
-    found = whatif(report, Change(batch=2))
+    found = carry_over(report, Change(batch=2))
     assert report.budget is not None
     # Expected distinct experts of two tokens: 128 x (1 - (1 - 8/128)^2) = 15.5, so weights of
     # 15.5 experts, and inputs and outputs of two rows per expert chosen.
@@ -87,7 +87,7 @@ def test_a_larger_batch_reads_more_experts(report: Report) -> None:
 
 
 def test_tensor_parallelism_brings_collectives_that_were_not_measured(report: Report) -> None:
-    found = whatif(report, Change(tp=2))
+    found = carry_over(report, Change(tp=2))
     for role in ("attn.all_reduce", "moe.all_reduce"):
         added = row(found, role)
         assert (added.measured_ns, added.treatment) == (None, "added")
@@ -102,7 +102,7 @@ def test_tensor_parallelism_brings_collectives_that_were_not_measured(report: Re
 
 
 def test_another_format_is_another_kernel_so_the_range_is_wide(report: Report) -> None:
-    found = whatif(report, Change(weights="fp8", activations="bf16"))
+    found = carry_over(report, Change(weights="fp8", activations="bf16"))
     down = row(found, "moe.down")
     assert not down.same_kernel
     assert down.low_ns == pytest.approx(down.bound_ns)
@@ -115,7 +115,7 @@ def test_another_format_is_another_kernel_so_the_range_is_wide(report: Report) -
 
 
 def test_another_gpu_brings_its_own_bandwidth(report: Report) -> None:
-    found = whatif(report, Change(gpu="h100-sxm"))
+    found = carry_over(report, Change(gpu="h100-sxm"))
     assert report.budget is not None
     ratio = 4.0e12 / 3.35e12
     assert row(found, "lm_head").expected_ns == pytest.approx(
@@ -125,7 +125,7 @@ def test_another_gpu_brings_its_own_bandwidth(report: Report) -> None:
 
 
 def test_what_is_not_priced_keeps_its_time_and_is_told(report: Report) -> None:
-    found = whatif(report, Change(peaks=("bw=8e12",)))
+    found = carry_over(report, Change(peaks=("bw=8e12",)))
     assert report.budget is not None
     budget = report.budget
     kept = budget.unexplained_ns + budget.copy_ns + budget.idle_ns - budget.overlap_ns
@@ -135,14 +135,14 @@ def test_what_is_not_priced_keeps_its_time_and_is_told(report: Report) -> None:
 
 
 def test_what_does_not_fit_is_said(report: Report) -> None:
-    found = whatif(report, Change(batch=256, context=(131_072,)))
+    found = carry_over(report, Change(batch=256, context=(131_072,)))
     assert any("does not fit" in note for note in found.notes)
 
 
 def test_reports_without_a_step_or_a_model_cannot_be_carried_over() -> None:
     for nothing in (sample.empty(), replace(sample.full(), budget=None)):
         with pytest.raises(UsageError) as caught:
-            whatif(nothing, Change())
+            carry_over(nothing, Change())
         assert caught.value.slug == "whatif-needs-step"
 
 
@@ -151,5 +151,5 @@ def test_sequences_of_different_lengths_need_theirs_for_another_batch(report: Re
         report, assumptions=replace(report.assumptions, batch=2, context=[1_000, 7_000])
     )
     with pytest.raises(UsageError) as caught:
-        whatif(mixed, Change(batch=4))
+        carry_over(mixed, Change(batch=4))
     assert caught.value.slug == "context-missing"

@@ -65,7 +65,7 @@ class Change:
     peaks: tuple[str, ...] = ()
 
 
-def whatif(report: Report, change: Change) -> WhatIf:
+def carry_over(report: Report, change: Change) -> WhatIf:
     """Return what the measured step would take under a change.
 
     Args:
