@@ -392,6 +392,8 @@ class OperatorRow(_Plain, frozen=True, kw_only=True):
     ``kernels`` are the names of its kernels, the main kernel first;
     ``ratio`` = measured / bound; ``reachable_ratio`` = measured / reachable, null without
     measured roofs; ``excess_ns_per_step`` is what would be won back per step at the bound.
+    ``blocks`` are those of the main kernel, ``waves`` of them per SM; ``wave_bound_ns`` is the
+    bound of a compute-limited one in whole waves, beside ``bound_ns`` and no part of it.
     """
 
     role: str
@@ -422,6 +424,9 @@ class OperatorRow(_Plain, frozen=True, kw_only=True):
     formula: str
     inputs: dict[str, int | float | str]
     notes: list[str]
+    blocks: int | None = None
+    waves: float | None = None
+    wave_bound_ns: float | None = None
 
     @property
     def ns_per_step(self) -> float:
