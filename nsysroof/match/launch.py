@@ -156,14 +156,14 @@ def _vectorized(arguments: list[str]) -> Access | None:
     signature = _agreed(signature_of(arguments[1], converts=False), arguments[2])
     if signature is None:
         return None
-    total = sum(size.low for size in (*signature.inputs, signature.output))
-    newest = 16 if total == 1 else 8
+    total = sum(signature.inputs, start=signature.output)
+    newer = Span(low=16 if total == exactly(1) else 8, high=16 if total.low == 1 else 8)
     if int(arguments[0]) >= 8:
-        per_thread = exactly(newest)
+        per_thread = newer
     elif arguments[2].startswith(_ELDER_ARRAY):
         per_thread = exactly(4)
     else:
-        per_thread = Span(low=4, high=newest)
+        per_thread = Span(low=4, high=newer.high)
     return Access(shape=Shape.FLAT, per_thread=per_thread, signature=signature)
 
 
