@@ -164,6 +164,14 @@ _ANALYSIS = (
         action="Give the model that was served with `--model NAME|config.json`.",
     ),
     FindingKind(
+        slug="nvtx-low-coverage",
+        severities=(_WARNING,),
+        meaning="Less than half of the kernel time was launched inside the NVTX ranges that "
+        "`--step-range` names.",
+        action="Name ranges that enclose whole steps; ranges inside a captured graph do not come "
+        "again when it is replayed.",
+    ),
+    FindingKind(
         slug="low-coverage",
         severities=(_WARNING,),
         meaning="The theory explains less than 80 % of the kernel time.",

@@ -21,7 +21,7 @@ VERDICTS = ("pass", "fail", "inconclusive")
 
 _ASSUMED = (
     "model", "gpu", "phase", "batch", "context", "new_tokens", "weights", "kv", "activations", "tp",
-    "ep", "dp", "experts", "tokens_per_step", "window_s", "devices",
+    "ep", "dp", "experts", "tokens_per_step", "draft", "drafts", "window_s", "devices",
 )  # fmt: skip
 
 

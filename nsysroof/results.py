@@ -135,6 +135,8 @@ class Assumptions(_Plain, frozen=True, kw_only=True):
     floor_us: float | None = None
     floor_source: str | None = None
     tokens_per_step: float | None = None
+    draft: str | None = None
+    drafts: int | None = None
     unprofiled_step_us: float | None = None
     window_s: list[float] | None = None
     window_anchor_ns: int | None = None

@@ -23,6 +23,8 @@ _LOW_COVERAGE = 0.8
 _ROLES_TOLD = 3
 _BITS = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4}
 _INFLATED = 1.05
+_COVERED_BY_RANGES = 0.5  # share of kernel time that ranges named as steps should launch
+
 _DOUBTS = {
     "batch": "batch-mismatch",
     "context": "context-mismatch",
@@ -83,6 +85,21 @@ def no_steps(step_range: str | None) -> list[Finding]:
             severity="warning",
             text=f"steps not detected: {why}; times are over the whole window",
             hint="mark steps with NVTX and give --step-range, or capture more of them",
+        )
+    ]
+
+
+def nvtx_low_coverage(coverage: float | None) -> list[Finding]:
+    """The ranges that mark the steps launched little of the kernel time."""
+    if coverage is None or coverage >= _COVERED_BY_RANGES:
+        return []
+    return [
+        finding(
+            slug="nvtx-low-coverage",
+            severity="warning",
+            text=f"{100 * coverage:.1f} % of the kernel time was launched inside the NVTX ranges "
+            "that --step-range names; the steps speak for that part only",
+            hint="name ranges that enclose whole steps, or leave --step-range out",
         )
     ]
 

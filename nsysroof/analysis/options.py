@@ -28,6 +28,8 @@ class Options:
         peaks: Peaks as ``KEY=VALUE`` per second, such as ``bw=3.9e12``.
         roofs: TOML file of measured roofs.
         tokens_per_step: Tokens that one step yields over all its sequences.
+        draft: Model that drafts tokens for this one to verify; ``mtp``: the model's own head.
+        drafts: Drafted tokens per sequence and step.
         expert_misses: Experts loaded from the host per layer.
         unprofiled_step_us: Step time without the profiler, µs.
         devices: GPUs to analyse; empty: all.
@@ -53,6 +55,8 @@ class Options:
     peaks: tuple[str, ...] = ()
     roofs: Path | None = None
     tokens_per_step: float | None = None
+    draft: str | None = None
+    drafts: int | None = None
     expert_misses: float | None = None
     unprofiled_step_us: float | None = None
     devices: tuple[int, ...] = ()

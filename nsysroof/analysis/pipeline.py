@@ -13,9 +13,11 @@ from nsysroof.analysis import findings as find
 from nsysroof.analysis.collectives import collective_rows
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.links import link_rows
+from nsysroof.analysis.nvtx_coverage import nvtx_coverage
 from nsysroof.analysis.operators import OperatorGroup, group_operators, operator_rows
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
+from nsysroof.analysis.plans import make_plans
 from nsysroof.analysis.selection import Selection, select
 from nsysroof.analysis.shapes import shape_findings, usual_launches
 from nsysroof.analysis.step_timeline import step_timeline
@@ -45,11 +47,9 @@ from nsysroof.results import (
 )
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
-from nsysroof.theory.models.decoder import operators as model_operators
-from nsysroof.theory.models.separate import fused_layouts, separate_layouts
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.peaks import Peaks
-from nsysroof.theory.roofline import bound, crossed_link, link_of, step_bounds
+from nsysroof.theory.roofline import crossed_link, link_of, step_bounds
 from nsysroof.theory.workload import Workload
 from nsysroof.timeline.account import account
 from nsysroof.timeline.activity import collect_activities, replayed_kernels
@@ -161,6 +161,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         *mismatches,
         *find.ranks_missing(options.tp, len(picked.gpus)),
         *(find.no_steps(options.step_range) if capture.kernels and not found.steps.height else []),
+        *_range_findings(trace, options, found),
         *find.mixed_phases(found.phases, analysed.phase),
         *find.low_coverage(covered, modelled=modelled),
         *find.below_bound(impossible),
@@ -243,6 +244,9 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
     )
     analysed = choose_steps(phased, options.phase)
     visible = capture.graph_mode not in _KERNELS_HIDDEN
+    in_steps = (
+        kernels if analysed.steps.height == phased.height else _only_steps(kernels, analysed.steps)
+    )
     theory = _theory(
         model,
         options,
@@ -250,9 +254,10 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
         analysed,
         visible=visible,
         value_first=projects_value_first(classes),
+        attention_calls=find.attention_calls(in_steps, attention_names(classes)),
     )
     placement = place_operators(
-        kernels if analysed.steps.height == phased.height else _only_steps(kernels, analysed.steps),
+        in_steps,
         classes,
         theory.plans,
         floor_ns=hardware.floor_ns,
@@ -286,23 +291,22 @@ def _theory(
     *,
     visible: bool,
     value_first: bool,
+    attention_calls: int,
 ) -> _Theory:
     if model is None:
         return _Theory(model=None, workload=None, plans=[_NO_PLAN])
     workload = make_workload(options, "prefill" if analysed.phase == "prefill" else "decode")
     if not visible or not analysed.steps.height:
         return _Theory(model=model, workload=workload, plans=[_NO_PLAN])
-    peaks = hardware.peaks
-    fused = model_operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
-    plans = [_plan(found, peaks, fused=True) for found in fused_layouts(fused)]
-    apart = separate_layouts(fused, value_first=value_first)
-    plans += [_plan(found, peaks, fused=False) for found in apart]
+    plans = make_plans(
+        model,
+        workload,
+        options,
+        hardware.peaks,
+        value_first=value_first,
+        attention_calls=attention_calls,
+    )
     return _Theory(model=model, workload=workload, plans=plans)
-
-
-def _plan(operators: list[Operator], peaks: Peaks, *, fused: bool) -> Plan:
-    bounds = [bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in operators]
-    return Plan(fused=fused, operators=operators, bounds_ns=bounds)
 
 
 def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
@@ -403,6 +407,12 @@ def _bounds_of_step(
         tokens_per_s=tokens / wall * 1e9 if wall else None,
         tokens_per_s_bound=tokens / bounds.hard_ns * 1e9 if bounds.hard_ns else None,
     )
+
+
+def _range_findings(trace: Trace, options: Options, found: _Measured) -> list[Finding]:
+    if options.step_range is None:
+        return []
+    return find.nvtx_low_coverage(nvtx_coverage(trace, found.kernels, options.step_range))
 
 
 def _shape_findings(found: _Measured) -> list[Finding]:

@@ -106,7 +106,7 @@ def make_workload(options: Options, phase: str) -> Workload:
         phase=phase,
         batch=options.batch,
         context=options.context,
-        new_tokens=options.new_tokens,
+        new_tokens=_verified_tokens(options),
         weights=options.weights,
         kv=options.kv,
         activations=options.activations,
@@ -117,6 +117,20 @@ def make_workload(options: Options, phase: str) -> Workload:
         tokens_per_step=options.tokens_per_step,
         expert_misses=options.expert_misses,
     )
+
+
+def _verified_tokens(options: Options) -> int | None:
+    """Return the new tokens of a sequence: the drafts and one more where tokens are drafted."""
+    if (options.draft is None) != (options.drafts is None):
+        raise UsageError(
+            "a draft model and the number of drafted tokens go together",
+            hint="give both --draft NAME and --drafts N",
+            slug="draft-incomplete",
+            where="--draft" if options.drafts is None else "--drafts",
+        )
+    if options.new_tokens is None and options.drafts is not None:
+        return options.drafts + 1
+    return options.new_tokens
 
 
 def assume(
@@ -151,6 +165,8 @@ def assume(
         if options.floor_us is not None
         else "smallest kernels in a CUDA graph on Hopper, published measurements",
         tokens_per_step=options.tokens_per_step,
+        draft=options.draft,
+        drafts=options.drafts,
         unprofiled_step_us=options.unprofiled_step_us,
         window_s=list(options.window) if options.window else None,
         window_anchor_ns=window_anchor_ns,

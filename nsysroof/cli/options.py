@@ -160,6 +160,18 @@ class TheoryOptions:
             help="Tokens that a step yields over all sequences (speculative decoding).",
         ),
     ] = None
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            "--draft",
+            metavar="NAME|FILE|mtp",
+            help="Model that drafts tokens in the same step; mtp: the model's own head.",
+        ),
+    ] = None
+    drafts: Annotated[
+        int | None,
+        typer.Option("--drafts", metavar="N", min=1, help="Drafted tokens per sequence."),
+    ] = None
     expert_misses: Annotated[
         float | None,
         typer.Option(

@@ -53,6 +53,8 @@ def library_options(
         peaks=tuple(theory.peak or ()),
         roofs=theory.roofs,
         tokens_per_step=theory.tokens_per_step,
+        draft=theory.draft,
+        drafts=theory.drafts,
         expert_misses=theory.expert_misses,
         unprofiled_step_us=theory.unprofiled_step_us,
         devices=tuple(chosen.device or ()),

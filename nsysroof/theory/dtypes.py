@@ -8,7 +8,7 @@ with an FP32 scale, GGUF blocks, NF4 with double quantisation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TypeVar
 
@@ -31,6 +31,8 @@ class WeightFormat:
         block_k: Columns that share a scale; None: all of them.
         scale_bits: Bits per block, zero points included; 0: no scales.
         tensor_bytes: Bytes once per matrix.
+        column_bytes: Bytes per column, such as the group that it belongs to where columns were
+            reordered.
         activations: Input format that its fastest kernels take; None: the model's own dtype,
             since the weights are expanded to it before the multiplication.
     """
@@ -41,6 +43,7 @@ class WeightFormat:
     block_k: int | None = None
     scale_bits: float = 0
     tensor_bytes: int = 0
+    column_bytes: int = 0
     activations: str | None = None
 
     def payload_bytes(self, n: int, k: int) -> int:
@@ -58,7 +61,7 @@ class WeightFormat:
         [327680, 262144, 1048580]
         """
         blocks = ceil(n / (self.block_n or n)) * ceil(k / (self.block_k or k))
-        return ceil(blocks * self.scale_bits / 8) + self.tensor_bytes
+        return ceil(blocks * self.scale_bits / 8) + self.tensor_bytes + self.column_bytes * k
 
     def grouped(self, group: int) -> WeightFormat:
         """Return the format with another group size; -1 means one scale per row.
@@ -66,16 +69,23 @@ class WeightFormat:
         >>> WEIGHT_FORMATS["gptq"].grouped(32).scale_bytes(4096, 4096)
         1048576
         """
-        block_k = None if group < 0 else group
-        return WeightFormat(
-            name=self.name,
-            bits=self.bits,
-            block_n=self.block_n,
-            block_k=block_k,
-            scale_bits=self.scale_bits,
-            tensor_bytes=self.tensor_bytes,
-            activations=self.activations,
-        )
+        return replace(self, block_k=None if group < 0 else group)
+
+    def with_zeros(self, bits: int) -> WeightFormat:
+        """Return the format with a zero point of ``bits`` beside each scale.
+
+        >>> WEIGHT_FORMATS["gptq"].with_zeros(4).scale_bytes(4096, 4096)
+        327680
+        """
+        return replace(self, scale_bits=self.scale_bits + bits)
+
+    def reordered(self) -> WeightFormat:
+        """Return the format with a 4-byte group index per column, as reordered columns need.
+
+        >>> WEIGHT_FORMATS["gptq"].reordered().scale_bytes(4096, 4096)
+        278528
+        """
+        return replace(self, column_bytes=4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,8 +174,11 @@ KV_BITS: Mapping[str, float] = {
     "fp8": 8,
     "int8": 8,
     "nvfp4": 4.5,
+    "q8_0": 8.5,
+    "q4_0": 4.5,
 }
-"""KV-cache formats, bits per value with block scales (NVFP4: one FP8 scale per 16 values)."""
+"""KV-cache formats, bits per value with the scales of block formats: NVFP4 has an FP8 one per 16
+values, llama.cpp's have an FP16 one per 32."""
 
 
 def kv_bytes(values: int, fmt: str) -> int:

@@ -147,6 +147,31 @@ def test_o9_seconds_count_from_the_first_kernel_and_not_from_the_upload(analyzed
     assert found.timeline[0].window_ns == 18_000 * MS - 500_000
 
 
+def test_o10_ranges_that_cover_little_are_told_with_their_share(analyzed: Analyzed) -> None:
+    """Of 1000 us of kernels, 22 us are launched inside a range, on the range's own thread."""
+    export = ExportBuilder().session(1 * S)
+    for number, ns in enumerate((22_000, 978_000), start=1):
+        at = number * MS
+        export.launch("cudaLaunchKernel", at, at + 5_000, correlation=number)
+        export.kernel("k", at + 10_000, at + 10_000 + ns, correlation=number)
+    export.nvtx("decode", 1 * MS - 1_000, 1 * MS + 8_000)
+    export.nvtx("decode", 2 * MS - 1_000, 2 * MS + 8_000, tid=4001)
+    found = analyzed(export, Options(step_range="^decode$"))
+    told = {finding.slug: finding.text for finding in found.capture.findings}
+    assert told["nvtx-low-coverage"].startswith("2.2 % of the kernel time")
+
+
+def test_o10_a_range_across_threads_holds_the_launches_of_its_process(analyzed: Analyzed) -> None:
+    export = ExportBuilder().session(1 * S)
+    for number in (1, 2):
+        at = number * MS
+        export.launch("cudaLaunchKernel", at, at + 5_000, correlation=number)
+        export.kernel("k", at + 10_000, at + 20_000, correlation=number)
+    export.nvtx("decode", 1 * MS - 1_000, 3 * MS, kind="start_end", tid=4001, end_tid=4000)
+    found = analyzed(export, Options(step_range="^decode$"))
+    assert "nvtx-low-coverage" not in {finding.slug for finding in found.capture.findings}
+
+
 def test_o11_one_correlation_in_two_processes_makes_two_pairs(analyzed: Analyzed) -> None:
     export = ExportBuilder()
     for pid, late in ((11, 0), (22, 600)):

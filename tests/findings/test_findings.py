@@ -34,6 +34,13 @@ def clean() -> ExportBuilder:
     return export.session(1_000_000)
 
 
+def loosely_marked(covered_ns: int) -> ExportBuilder:
+    """Kernels of 1000 ns in two ranges and of as much time as wanted before them."""
+    export = marked(DECODE, DECODE)
+    export.launch("cudaLaunchKernel", 100, 200, correlation=90)
+    return export.kernel("warm", 1_000, 1_000 + covered_ns, correlation=90)
+
+
 def graph(mode: str = "node", *, replayed: bool = True) -> ExportBuilder:
     export = clean().launch("cudaGraphLaunch", 50_000, 50_100, correlation=9)
     if replayed and mode == "node":
@@ -191,6 +198,12 @@ CASES: list[tuple[str, str, Case, Case]] = [
         "warning",
         built(lambda: marked(DECODE, DECODE), step_range="^prefill"),
         built(lambda: marked(DECODE, DECODE), step_range="^step"),
+    ),
+    (
+        "nvtx-low-coverage",
+        "warning",
+        built(lambda: loosely_marked(2_001), step_range="^step"),
+        built(lambda: loosely_marked(2_000), step_range="^step"),
     ),
     (
         "mixed-phases",

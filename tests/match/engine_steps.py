@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from nsysroof.theory.models.layers import Mlp
+from nsysroof.theory.operators.elementwise import Activation
 from nsysroof.theory.workload import Workload
 
 SEQUENCES = Path(__file__).parents[2] / "../shared/reference/kernel-sequences.tsv"
@@ -37,6 +39,9 @@ class EngineStep:
     gpu: str
     workload: Workload
     layer: Expected
+    before: tuple[str, ...] = ()  # launches before the published ones, of the same layer
+    dense: Mlp | None = None  # the feed-forward part of the model that ran, where it is no MoE
+    attention: tuple[tuple[str, Roles], ...] = ()  # a layer whose mixer is softmax attention
     first: str | None = None  # the launch that opens the first layer, where it is another
     later: str | None = None  # … and the one that opens the others
     optional: int | None = None  # position of a launch that engines may leave out
@@ -218,6 +223,71 @@ STEPS = (
 )
 
 
+GATED_ATTENTION: tuple[tuple[str, Roles], ...] = (
+    ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", NORM_IN),
+    ("void internal::gemvx::kernel<int, int, __nv_bfloat16>", ("attn.qkv_proj",)),
+    ("triton_red_fused_2", ("attn.qk_norm",)),
+    ("triton_poi_fused_3", ("attn.rope",)),
+    ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>", ("attn.kv_write",)),
+    ("kernel_unified_attention_3d", ("attn.core",)),
+    ("triton_poi_fused_mul_sigmoid_4", ("attn.gate",)),
+    ("void internal::gemvx::kernel<int, int, __nv_bfloat16>", ("attn.o_proj",)),
+    ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_1", NORM_MID),
+    ("void internal::gemvx::kernel<int, int, __nv_bfloat16>", ("mlp.gate_up_proj",)),
+    ("triton_poi_fused_mul_silu_slice_1", ("mlp.act",)),
+    ("void internal::gemvx::kernel<int, int, __nv_bfloat16>", ("mlp.down_proj",)),
+)
+"""Every fourth layer of a hybrid: softmax attention with an output gate.
+
+Not published with the others: written here from the names that this engine gives its kernels.
+"""
+
+HYBRIDS = (
+    EngineStep(
+        sequence="vllm_gdn_hybrid_decode",
+        model="qwen3.5-35b-a3b",
+        gpu="rtxpro6000-ws",
+        workload=Workload.create(batch=1, context=4096),
+        dense=Mlp(intermediate=6144, act=Activation.GATED, bias=False),
+        attention=GATED_ATTENTION,
+        layer=(
+            ("mlp.residual+ssm.norm",),
+            *one("ssm.in_proj", "ssm.steps_proj", "ssm.conv", "ssm.state", "ssm.gate_norm"),
+            *one("ssm.out_proj", "ssm.residual+mlp.norm", "mlp.gate_up_proj", "mlp.act"),
+            ("mlp.down_proj",),
+        ),
+        optional=3,
+    ),
+    EngineStep(
+        sequence="flashinfer_cutlass_moe_sm120",
+        model="qwen3-30b-a3b",
+        gpu="rtxpro6000-ws",
+        workload=Workload.create(batch=4, context=2048, weights="nvfp4"),
+        before=(
+            "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_1",
+            "nvjet_sm120_tst_mma_64x32x64_8_16x32x64_tmaAB_alignCD4_bz_TNNN",
+            "triton_red_fused_2",
+            "triton_poi_fused_3",
+            "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>",
+            "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>>",
+            "nvjet_sm120_tst_mma_64x32x64_8_16x32x64_tmaAB_alignCD4_bz_TNNN",
+            "triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0",
+            "nvjet_sm120_tst_mma_64x32x64_8_16x32x64_tmaAB_alignCD4_bz_TNNN",
+            "void vllm::moe::topkGating<4, 128, 4, 16, 32, int, __nv_bfloat16>",
+        ),
+        layer=(
+            *one("mlp.residual+attn.norm", "attn.qkv_proj", "attn.qk_norm", "attn.rope"),
+            *one("attn.kv_write", "attn.core", "attn.o_proj", "attn.residual+mlp.norm"),
+            *one("moe.router", "moe.topk", "moe.align", "moe.align", "moe.align"),
+            ("moe.permute",),
+            (None, "moe.align", "moe.gate_up"),
+            *one("moe.gate_up", "moe.act", "moe.down", "moe.combine"),
+        ),
+        optional=2,
+    ),
+)
+
+
 @cache
 def rows_of(sequence: str) -> list[dict[str, str]]:
     csv.field_size_limit(10**9)
@@ -226,5 +296,6 @@ def rows_of(sequence: str) -> list[dict[str, str]]:
     return [row for row in rows if row["operator"] not in MEMORY_OPERATIONS]
 
 
-def names_of(sequence: str) -> list[str]:
-    return [row["name"] for row in rows_of(sequence)]
+def names_of(step: EngineStep) -> list[str]:
+    """Return the names of one layer's launches in order."""
+    return [*step.before, *(row["name"] for row in rows_of(step.sequence))]

@@ -9,16 +9,21 @@ from functools import cache
 import polars as pl
 import pytest
 
-from nsysroof.match.assign import Plan, place_operators
+from nsysroof.analysis import Options
+from nsysroof.analysis.plans import make_plans
+from nsysroof.match.assign import place_operators
 from nsysroof.match.engines import projects_value_first
+from nsysroof.match.phases import attention_names
 from nsysroof.match.rules import KernelClass, load_rules
-from nsysroof.theory.cost import Operator
 from nsysroof.theory.gpus import find_gpu
+from nsysroof.theory.models.batches import split_workload
 from nsysroof.theory.models.decoder import operators
-from nsysroof.theory.models.separate import fused_layouts, separate_layouts
+from nsysroof.theory.models.layers import Attention
+from nsysroof.theory.models.separate import separate_layouts
 from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.roofline import bound, link_of
-from tests.match.engine_steps import SEQUENCES, STEPS, EngineStep, Roles, names_of
+from nsysroof.theory.workload import Workload
+from tests.match.engine_steps import HYBRIDS, SEQUENCES, STEPS, EngineStep, Roles, names_of
 
 pytestmark = pytest.mark.skipif(
     not SEQUENCES.exists(), reason="the published sequences are not here"
@@ -40,10 +45,11 @@ FLOOR_NS = 1300.0
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch of the step, and the roles that are right for it."""
+    """One launch of the step, the roles that are right for it, and its place in the layer."""
 
     name: str
     roles: Roles
+    place: int | None = None
 
 
 @cache
@@ -51,28 +57,33 @@ def model_of(step: EngineStep) -> ModelSpec:
     """Return the model of the published layer alone: without dense layers before routed ones."""
     model = find_model(step.model)
     last = model.layers[-1]
-    return replace(model, layers=tuple(layer for layer in model.layers if layer.ffn == last.ffn))
+    layers = [layer for layer in model.layers if layer.ffn == last.ffn]
+    if step.dense is not None:
+        layers = [replace(layer, ffn=step.dense) for layer in layers]
+    return replace(model, layers=tuple(layers))
 
 
 @cache
-def plan_of(step: EngineStep) -> tuple[list[Operator], dict[str, float]]:
-    """Return the operators of the step, and the bound of each role."""
+def bounds_of(step: EngineStep, workload: Workload) -> dict[str, float]:
+    """Return the bound of each role in ns."""
     peaks = find_gpu(step.gpu).dense_peaks()
-    every = operators(model_of(step), step.workload)
+    every = operators(model_of(step), workload)
     bounds: dict[str, float] = {}
     for layout in (every, *separate_layouts(every)):
         for op in layout:
             spec = bound(op.cost, peaks, link=link_of(op)).spec_ns
             assert spec is not None, op.role
             bounds[op.role] = spec
-    return every, bounds
+    return bounds
 
 
 def written_down(step: EngineStep) -> list[Kernel]:
     """Return the whole step: embedding, every layer, final norm, LM head, sampling."""
-    layers = len(model_of(step).layers)
+    mixers = [layer.mixer for layer in model_of(step).layers]
+    layers = len(mixers)
     block = [
-        Kernel(name, roles) for name, roles in zip(names_of(step.sequence), step.layer, strict=True)
+        Kernel(name, roles, place)
+        for place, (name, roles) in enumerate(zip(names_of(step), step.layer, strict=True))
     ]
     if step.later is not None:
         block[0] = replace(block[0], name=step.later)
@@ -80,8 +91,10 @@ def written_down(step: EngineStep) -> list[Kernel]:
     starts_at_norm = any("norm" in str(role) for role in block[0].roles)
     if not starts_at_norm:
         found.append(Kernel(PLAIN_NORM, ("attn.norm",)))
-    for layer in range(layers):
-        found += [_at(kernel, layer, layers) for kernel in block]
+    full = [Kernel(name, roles) for name, roles in step.attention]
+    for layer, mixer in enumerate(mixers):
+        softmax = full and isinstance(mixer, Attention)
+        found += [_at(kernel, layer, layers) for kernel in (full if softmax else block)]
     if step.first is not None:
         found[1] = replace(found[1], name=step.first)
     if starts_at_norm:
@@ -105,44 +118,44 @@ def _at(kernel: Kernel, layer: int, layers: int) -> Kernel:
 
 def _final_norm(block: list[Kernel]) -> list[Kernel]:
     first = block[0]
-    if "mlp.residual+attn.norm" in first.roles:
+    if first.roles[0] in {"mlp.residual+attn.norm", "mlp.residual+ssm.norm"}:
         return [Kernel(first.name, ("mlp.residual+final_norm", "final_norm"))]
     chain = [kernel for kernel in block if kernel.roles == ("attn.norm",)]
     return [replace(kernel, roles=("final_norm",)) for kernel in chain]
 
 
 def placed(
-    step: EngineStep, kernels: list[Kernel], rng: random.Random, factor: float
+    step: EngineStep,
+    kernels: list[Kernel],
+    rng: random.Random,
+    factor: float,
+    *,
+    timed_as: Workload | None = None,
 ) -> list[str | None]:
-    """Return the roles found when each kernel takes up to ``factor`` times its bound."""
-    every, bounds = plan_of(step)
-    peaks = find_gpu(step.gpu).dense_peaks()
+    """Return the roles found when each kernel takes up to ``factor`` times its bound.
+
+    The bounds are those of the step, or of ``timed_as`` where it runs in parts.
+    """
+    bounds = bounds_of(step, timed_as or step.workload)
     times = []
-    seen: set[tuple[int, str | None]] = set()
     for number, kernel in enumerate(kernels):
         role = kernel.roles[0]
         helper = number > 0 and kernels[number - 1].roles == kernel.roles
         spec = 0.0
-        if role is not None and not helper and (number, role) not in seen:
+        if role is not None and not helper:
             spec = sum(bounds.get(part, 0.0) for part in role.split("+"))
         times.append(round(max(spec, FLOOR_NS) * rng.uniform(1.05, factor)))
     names = sorted({kernel.name for kernel in kernels})
     classes: list[KernelClass] = load_rules().classify_each(names)
-    value_first = projects_value_first(classes)
-    plans = [
-        Plan(
-            fused=fused,
-            operators=layout,
-            bounds_ns=[
-                bound(op.min_cost or op.cost, peaks, link=link_of(op)).spec_ns for op in layout
-            ],
-        )
-        for fused, layouts in (
-            (True, fused_layouts(every)),
-            (False, separate_layouts(every, value_first=value_first)),
-        )
-        for layout in layouts
-    ]
+    attention = {names[number] for number in attention_names(classes)}
+    plans = make_plans(
+        model_of(step),
+        step.workload,
+        Options(),
+        find_gpu(step.gpu).dense_peaks(),
+        value_first=projects_value_first(classes),
+        attention_calls=sum(kernel.name in attention for kernel in kernels),
+    )
     starts = [sum(times[:at]) for at in range(len(times))]
     frame = pl.DataFrame(
         {
@@ -174,22 +187,23 @@ def wrong(
     ]
 
 
-IDS = [step.sequence for step in STEPS]
+EVERY = (*STEPS, *HYBRIDS)
+IDS = [step.sequence for step in EVERY]
 
 
-@pytest.mark.parametrize("step", STEPS, ids=IDS)
+@pytest.mark.parametrize("step", EVERY, ids=IDS)
 def test_every_role_is_right(step: EngineStep) -> None:
     kernels = written_down(step)
     assert wrong(kernels, placed(step, kernels, random.Random(1), 2.0)) == []
 
 
-@pytest.mark.parametrize("step", STEPS, ids=IDS)
+@pytest.mark.parametrize("step", EVERY, ids=IDS)
 def test_times_off_by_up_to_four_change_no_role(step: EngineStep) -> None:
     kernels = written_down(step)
     assert wrong(kernels, placed(step, kernels, random.Random(2), 4.0)) == []
 
 
-@pytest.mark.parametrize("step", STEPS, ids=IDS)
+@pytest.mark.parametrize("step", EVERY, ids=IDS)
 def test_foreign_kernels_stay_foreign(step: EngineStep) -> None:
     rng = random.Random(3)
     kernels = written_down(step)
@@ -200,28 +214,45 @@ def test_foreign_kernels_stay_foreign(step: EngineStep) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", [step for step in STEPS if step.swap is not None], ids=lambda step: step.sequence
+    "step", [step for step in EVERY if step.swap is not None], ids=lambda step: step.sequence
 )
 def test_independent_neighbours_may_change_places(step: EngineStep) -> None:
     assert step.swap is not None
     first, second = step.swap
     kernels = written_down(step)
-    size = len(step.layer)
-    begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
-    for layer in range(len(model_of(step).layers)):
-        a, b = begin + layer * size + first, begin + layer * size + second
+    for a in [number for number, kernel in enumerate(kernels) if kernel.place == first]:
+        b = a + second - first
         kernels[a], kernels[b] = kernels[b], kernels[a]
     assert wrong(kernels, placed(step, kernels, random.Random(4), 2.0)) == []
 
 
 @pytest.mark.parametrize(
-    "step", [step for step in STEPS if step.optional is not None], ids=lambda step: step.sequence
+    "step", [step for step in EVERY if step.optional is not None], ids=lambda step: step.sequence
 )
 def test_a_kernel_that_is_left_out_moves_no_role(step: EngineStep) -> None:
     assert step.optional is not None
     kernels = written_down(step)
-    size = len(step.layer)
-    begin = next(n for n, kernel in enumerate(kernels) if kernel.name == names_of(step.sequence)[0])
-    places = {begin + layer * size + step.optional for layer in range(len(model_of(step).layers))}
-    kept = [kernel for number, kernel in enumerate(kernels) if number not in places]
+    kept = [kernel for kernel in kernels if kernel.place != step.optional]
+    assert len(kept) < len(kernels)
     assert wrong(kept, placed(step, kept, random.Random(5), 2.0)) == []
+
+
+def test_two_half_batches_in_turn_keep_their_roles() -> None:
+    """While one half's tokens travel to the experts and back, the other half computes."""
+    step = next(one for one in STEPS if one.sequence == "sglang_dsv3_fp8_h100_deepep_decode")
+    halves = split_workload(step.workload)
+    assert halves is not None
+    block = [
+        Kernel(name, roles, place)
+        for place, (name, roles) in enumerate(zip(names_of(step), step.layer, strict=True))
+    ]
+    sent = 1 + next(n for n, kernel in enumerate(block) if kernel.roles == ("moe.dispatch",))
+    layers = len(model_of(step).layers)
+    kernels = [Kernel(EMBED, ("embed",))]
+    for layer in range(layers):
+        for stage in (block[:sent], block[sent:]):
+            for _ in halves:
+                kernels += [_at(kernel, layer, layers) for kernel in stage]
+    kernels += [*_final_norm(block), Kernel(HEAD, ("lm_head",)), Kernel(ARGMAX, ("sample",))]
+    found = placed(step, kernels, random.Random(6), 2.0, timed_as=halves[0])
+    assert wrong(kernels, found) == []

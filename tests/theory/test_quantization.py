@@ -299,3 +299,31 @@ def test_formats_that_cannot_be(arguments: dict[str, str], slug: str) -> None:
 def test_cache_formats() -> None:
     # One latent of 576 values; NVFP4 keeps a byte per 16 values beside the nibbles.
     assert [kv_bytes(576, fmt) for fmt in ("bf16", "fp8", "nvfp4")] == [1152, 576, 324]
+
+
+@pytest.mark.parametrize(
+    ("section", "size"),
+    [
+        # 4,096 x 32 groups of 2 B; half a byte more for each zero point; 4 B for each column.
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 262_144),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False}, 327_680),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": True}, 278_528),
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "desc_act": True},
+            344_064,
+        ),
+    ],
+)
+def test_zero_points_and_reordered_columns(section: dict[str, Any], size: int) -> None:
+    weights = read_quantisation({"quantization_config": section}).weights
+    assert weights is not None
+    assert weights.scale_bytes(4096, 4096) == size
+
+
+def test_zero_points_of_eight_bits() -> None:
+    # A 4-byte scale per row, and a 4-byte zero point beside it.
+    group = {"weights": {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": False}}
+    section = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
+    weights = read_quantisation({"quantization_config": section}).weights
+    assert weights is not None
+    assert weights.scale_bytes(4096, 4096) == 8 * 4096

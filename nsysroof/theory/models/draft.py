@@ -7,11 +7,40 @@ from dataclasses import replace
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.models.decoder import head_operators, layer_operators, operators
 from nsysroof.theory.models.linear import Linear
-from nsysroof.theory.models.spec import ModelSpec
+from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.models.stage import Stage
 from nsysroof.theory.workload import Workload
 
 PREFIX = "draft."
+OWN_HEAD = "mtp"
+"""What names the model's own multi-token prediction head in place of a draft model."""
+
+
+def drafting_operators(
+    model: ModelSpec, draft: str, workload: Workload, drafts: int
+) -> list[Operator]:
+    """Return the operators that draft ``drafts`` tokens per sequence, one pass for each.
+
+    Args:
+        model: The model that verifies them.
+        draft: Catalogue name or ``config.json`` of the draft model, or ``mtp``.
+        workload: The verifying step; the drafts see its contexts, one new token at a time.
+        drafts: Drafted tokens per sequence.
+
+    Raises:
+        UsageError: The draft model is not known, or the workload does not fit it.
+
+    >>> from nsysroof.theory.models.spec import find_model
+    >>> step = Workload.create(context=4096, new_tokens=3)
+    >>> found = drafting_operators(find_model("qwen3-8b"), "qwen3-0.6b", step, 2)
+    >>> sum(op.role == "draft.lm_head" for op in found)
+    2
+    """
+    one_token = replace(workload, phase="decode", new_tokens=1, tokens_per_step=None)
+    if draft == OWN_HEAD:
+        return drafts * prediction_operators(model, one_token)
+    own_formats = replace(one_token, weights=None, kv=None, activations=None)
+    return drafts * draft_operators(find_model(draft), own_formats)
 
 
 def draft_operators(model: ModelSpec, workload: Workload) -> list[Operator]:

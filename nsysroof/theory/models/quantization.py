@@ -132,8 +132,13 @@ def _mxfp4(section: Mapping[str, Any]) -> Quantisation:
 
 def _gptq(section: Mapping[str, Any]) -> Quantisation:
     _four_bits(section)
+    weights = weight_format("gptq").grouped(int(section.get("group_size", 128)))
+    if section.get("sym") is False:
+        weights = weights.with_zeros(4)
+    if section.get("desc_act"):
+        weights = weights.reordered()
     return Quantisation(
-        weights=weight_format("gptq").grouped(int(section.get("group_size", 128))),
+        weights=weights,
         excluded=_skipped(section, "modules_to_not_convert"),
         head=bool(section.get("lm_head", False)),
     )
@@ -193,7 +198,8 @@ def _compressed_weights(weights: Mapping[str, Any]) -> WeightFormat:
         case (8, "float", _):
             return weight_format("fp8-channel")
         case (8, "int", _):
-            return weight_format("int8")
+            base = weight_format("int8")
+            return base if weights.get("symmetric", True) else base.with_zeros(32)
         case (4, "float", _):
             return weight_format("nvfp4" if group == 16 else "mxfp4")
         case (4, "int", _):
