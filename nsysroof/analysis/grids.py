@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from math import ceil
 
 from nsysroof.theory.roofline import Bound, Limiter, waved_ns
-from nsysroof.units import format_bytes, format_ratio, format_us
+from nsysroof.units import format_ratio, format_us
 
 _AT_THE_ROOF = 1.15  # measured over bound: at most this is as near as kernels come
 _MOST_SMS = 0.9  # share of the SMs from which a grid is large enough
 _WORTH_TELLING = 1.02  # waves that stretch the bound by less explain nothing
 _FEW_WAVES = 2.0
-_SMALL_FLOORS = 10.0  # a bound of fewer latency floors is mostly start and end
+_SMALL_FLOORS = 8.0  # a bound of fewer latency floors feels how a kernel starts and ends
+_SMALL_TRANSFER = (
+    "a small transfer in less than two waves of blocks: how kernels start and end is part of its "
+    "ratio, so judge it by what a step would win"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +43,6 @@ def judge_grid(
     blocks: int,
     sm_count: int | None,
     measured_ns: int,
-    memory_bytes: int,
-    excess_ns_per_step: float | None,
     equal_blocks: bool,
 ) -> GridFacts:
     """Return what a grid explains of the time of an operator.
@@ -50,8 +52,6 @@ def judge_grid(
         blocks: Blocks of the main kernel.
         sm_count: SMs of the GPU, where they are known.
         measured_ns: Time of one instance.
-        memory_bytes: Bytes of one instance.
-        excess_ns_per_step: What all instances of a step would win at the bound.
         equal_blocks: Whether an instance is one product whose blocks do equal work; those of
             attention differ, and of several kernels one grid says nothing of the whole.
     """
@@ -69,7 +69,7 @@ def judge_grid(
         elif waved is not None and waved >= _WORTH_TELLING * spec:
             notes.append(_whole_waves(blocks, sm_count, waved, measured_ns))
         elif bound.limiter is Limiter.MEMORY and waves < _FEW_WAVES and _small(bound):
-            notes.append(_small_transfer(memory_bytes, spec, waves, excess_ns_per_step))
+            notes.append(_SMALL_TRANSFER)
     return GridFacts(blocks=blocks, waves=waves, wave_bound_ns=waved, notes=tuple(notes))
 
 
@@ -89,15 +89,3 @@ def _whole_waves(blocks: int, sm_count: int, waved_ns: float, measured_ns: int) 
         f"of {ceil(blocks / sm_count)}: at best {format_us(waved_ns)} µs, "
         f"ratio {format_ratio(measured_ns / waved_ns)} to that"
     )
-
-
-def _small_transfer(
-    memory_bytes: int, spec_ns: float, waves: float, excess_ns_per_step: float | None
-) -> str:
-    told = (
-        f"small transfer: {format_bytes(memory_bytes)} take {format_us(spec_ns)} µs at the peak, in "
-        f"{waves:.1f} waves of blocks, so starting and ending weigh more than tuning"
-    )
-    if excess_ns_per_step is None:
-        return told
-    return f"{told}; all of it is {format_us(excess_ns_per_step)} µs a step"

@@ -245,8 +245,6 @@ def _row(
         blocks=shown.blocks,
         sm_count=sm_count,
         measured_ns=row["measured"],
-        memory_bytes=group.cost.memory_bytes,
-        excess_ns_per_step=excess,
         equal_blocks=row["mains"] == row["instances"]
         and all(member.kind in MATMUL_KINDS for member in group.members),
     )
