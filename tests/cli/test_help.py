@@ -39,9 +39,10 @@ EVERYWHERE = {
     "gpus": OUTPUT,
     "models": OUTPUT,
     "schema": ("-h, --help",),
-    "rules": (*OUTPUT, "explain", "classify"),
+    "rules": (*OUTPUT, "explain", "classify", "stub"),
     "rules explain": ("--rules", *OUTPUT),
     "rules classify": ("--rules", *OUTPUT),
+    "rules stub": ("--rules",),
 }  # fmt: skip
 
 

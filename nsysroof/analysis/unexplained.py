@@ -1,0 +1,145 @@
+"""Kernels without an operator of the model: what they cost, and what their launch tells of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+import polars as pl
+
+from nsysroof.match.classes import UNKNOWN
+from nsysroof.match.functors import Span
+from nsysroof.match.launch import Access, access_of
+from nsysroof.match.rules import KernelClass, RuleSet
+from nsysroof.match.stub import rule_stub
+from nsysroof.results import UnexplainedRow
+from nsysroof.theory.cost import Cost
+from nsysroof.theory.peaks import Peaks
+from nsysroof.theory.roofline import Limiter, bound
+from nsysroof.trace import Trace
+from nsysroof.trace.schema import unpack_block, unpack_grid
+
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_UNKNOWN_HINT = "no rule knows this name; nsysroof rules explain shows how to add one"
+_FOREIGN_HINT = "no operator of the model does this"
+_NO_MODEL_HINT = "give --model and the workload to explain it"
+_GEOMETRY = "launch-geometry"
+
+
+def unexplained_rows(
+    kernels: pl.DataFrame,
+    texts: Sequence[str],
+    classes: Sequence[KernelClass],
+    *,
+    modelled: bool,
+    steps: int,
+    peaks: Peaks,
+    floor_ns: float,
+) -> list[UnexplainedRow]:
+    """Return the kernels without an operator by (name, grid), the longest in total first.
+
+    Args:
+        kernels: ``name``, ``grid``, ``block``, times, ``step`` (null: not analysed) and ``role``.
+        texts: Text of each name.
+        classes: Class of each name.
+        modelled: Whether there is a model that could explain them.
+        steps: Steps analysed, summed over GPUs.
+        peaks: What bytes are divided by; without a bandwidth there is no bound.
+        floor_ns: Latency floor of a small kernel.
+    """
+    whole = int(kernels.select(_LENGTH.sum()).item())
+    rows = (
+        kernels.filter(pl.col("role").is_null())
+        .group_by("name", "grid")
+        .agg(
+            pl.len().alias("instances"),
+            _LENGTH.sum().alias("total"),
+            _LENGTH.quantile(0.5, interpolation="nearest").cast(pl.Int64).alias("p50"),
+            pl.col("step").count().alias("in_steps"),
+            _LENGTH.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
+            pl.col("block").unique(),
+        )
+        .sort(["total", "name", "grid"], descending=[True, False, False])
+    )
+    accesses = {name: access_of(texts[name]) for name in rows["name"].unique()}
+    describe = partial(
+        _row,
+        whole=whole,
+        texts=texts,
+        classes=classes,
+        modelled=modelled,
+        steps=steps,
+        peaks=peaks,
+        floor_ns=floor_ns,
+    )
+    return [
+        describe(row, _moved(accesses[row["name"]], row["grid"], row["block"]))
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def unknown_names(trace: Trace, rules: RuleSet) -> list[str]:
+    """Return the kernel names of a trace that have no known class, the longest in total first."""
+    totals = (
+        trace.kernels.group_by("name")
+        .agg(_LENGTH.sum().alias("total"))
+        .sort(["total", "name"], descending=[True, False])
+    )
+    texts = trace.names["text"].gather(totals["name"])
+    classes = rules.classify_many(texts)["class"]
+    return texts.filter(classes == UNKNOWN).to_list()
+
+
+def _row(
+    row: Mapping[str, int],
+    moved: Span | None,
+    *,
+    whole: int,
+    texts: Sequence[str],
+    classes: Sequence[KernelClass],
+    modelled: bool,
+    steps: int,
+    peaks: Peaks,
+    floor_ns: float,
+) -> UnexplainedRow:
+    kernel = classes[row["name"]]
+    least = bound(Cost(act_read=moved.low), peaks, floor_ns=floor_ns) if moved else None
+    least_ns = least.spec_ns if least else None
+    # One-sided bytes, or fewer than the latency floor hides, judge no kernel.
+    judged = moved and moved.high is not None and least and least.limiter is Limiter.MEMORY
+    return UnexplainedRow(
+        name=texts[row["name"]],
+        klass=kernel.klass,
+        grid=unpack_grid(row["grid"]),
+        instances=row["instances"],
+        total_ns=row["total"],
+        share=row["total"] / whole if whole else 0.0,
+        hint=_hint(kernel, modelled=modelled),
+        p50_ns=row["p50"],
+        instances_per_step=row["in_steps"] / steps if steps else None,
+        ns_per_step=row["in_steps_ns"] / steps if steps else None,
+        bytes_low=moved.low if moved is not None else None,
+        bytes_high=moved.high if moved is not None else None,
+        evidence=_GEOMETRY if moved is not None else None,
+        bound_ns=least_ns,
+        ratio=row["p50"] / least_ns if least_ns and judged else None,
+        stub=rule_stub(kernel.name) if kernel.klass == UNKNOWN else None,
+    )
+
+
+def _moved(access: Access | None, grid: int, blocks: Iterable[int]) -> Span | None:
+    """Return the bytes of one instance, whichever of its blocks of threads it had."""
+    if access is None:
+        return None
+    spans = [access.traffic(unpack_grid(grid), unpack_block(block)) for block in blocks]
+    highs = [span.high for span in spans if span.high is not None]
+    return Span(
+        low=min(span.low for span in spans),
+        high=max(highs) if len(highs) == len(spans) else None,
+    )
+
+
+def _hint(kernel: KernelClass, *, modelled: bool) -> str:
+    if kernel.rule is None:
+        return _UNKNOWN_HINT
+    return _FOREIGN_HINT if modelled else _NO_MODEL_HINT
