@@ -11,7 +11,7 @@ from nsysroof.match.classes import UNKNOWN
 from nsysroof.match.functors import Span
 from nsysroof.match.launch import Access, access_of
 from nsysroof.match.rules import KernelClass, RuleSet
-from nsysroof.match.stub import rule_stub
+from nsysroof.match.stub import rule_stubs
 from nsysroof.results import UnexplainedRow
 from nsysroof.theory.cost import Cost
 from nsysroof.theory.peaks import Peaks
@@ -22,8 +22,11 @@ from nsysroof.trace.schema import unpack_block, unpack_grid
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _UNKNOWN_HINT = "no rule knows this name; nsysroof rules explain shows how to add one"
 _FOREIGN_HINT = "no operator of the model does this"
+_OVERHEAD_HINT = "overhead: memory is moved or converted, which no operator of the model asks for"
 _NO_MODEL_HINT = "give --model and the workload to explain it"
+_OVERHEAD = frozenset({"concat", "copy_cast", "fill", "layout_transform", "memcpy", "memset"})
 _GEOMETRY = "launch-geometry"
+_MOST_BYTES = 2**50  # more than any launch moves: the name or the grid is no real one
 
 
 def unexplained_rows(
@@ -47,21 +50,12 @@ def unexplained_rows(
         peaks: What bytes are divided by; without a bandwidth there is no bound.
         floor_ns: Latency floor of a small kernel.
     """
-    whole = int(kernels.select(_LENGTH.sum()).item())
-    rows = (
-        kernels.filter(pl.col("role").is_null())
-        .group_by("name", "grid")
-        .agg(
-            pl.len().alias("instances"),
-            _LENGTH.sum().alias("total"),
-            _LENGTH.quantile(0.5, interpolation="nearest").cast(pl.Int64).alias("p50"),
-            pl.col("step").count().alias("in_steps"),
-            _LENGTH.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
-            pl.col("block").unique(),
-        )
-        .sort(["total", "name", "grid"], descending=[True, False, False])
-    )
-    accesses = {name: access_of(texts[name]) for name in rows["name"].unique()}
+    whole = int(kernels.lazy().select(_LENGTH.sum()).collect(engine="streaming").item())
+    rows = _totals(kernels)
+    names = rows["name"].unique().to_list()
+    accesses = {name: access_of(texts[name]) for name in names}
+    unknown = [name for name in names if classes[name].klass == UNKNOWN]
+    stubs = dict(zip(unknown, rule_stubs([texts[name] for name in unknown]), strict=True))
     describe = partial(
         _row,
         whole=whole,
@@ -73,7 +67,11 @@ def unexplained_rows(
         floor_ns=floor_ns,
     )
     return [
-        describe(row, _moved(accesses[row["name"]], row["grid"], row["block"]))
+        describe(
+            row,
+            _moved(accesses[row["name"]], row["grid"], row["block"]),
+            stub=stubs.get(row["name"]),
+        )
         for row in rows.iter_rows(named=True)
     ]
 
@@ -90,10 +88,40 @@ def unknown_names(trace: Trace, rules: RuleSet) -> list[str]:
     return texts.filter(classes == UNKNOWN).to_list()
 
 
+def _totals(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per (name, grid) without a role, the longest in total first."""
+    keys = ["name", "grid"]
+    # Kernels of one key and duration are one row: few, however many kernels there are.
+    counts = (
+        kernels.lazy()
+        .filter(pl.col("role").is_null())
+        .group_by(*keys, "block", _LENGTH.alias("ns"))
+        .agg(pl.len().alias("instances"), pl.col("step").count().alias("in_steps"))
+        .collect(engine="streaming")
+        .with_columns(pl.col("instances", "in_steps").cast(pl.Int64))
+        .sort([*keys, "ns", "block"])
+        .with_columns(pl.col("instances").cum_sum().over(keys).alias("up_to"))
+    )
+    middle = pl.col("instances").sum() // 2
+    return (
+        counts.group_by(keys)
+        .agg(
+            pl.col("instances").sum(),
+            (pl.col("ns") * pl.col("instances")).sum().alias("total"),
+            pl.col("ns").filter(pl.col("up_to") > middle).first().alias("p50"),
+            pl.col("in_steps").sum(),
+            (pl.col("ns") * pl.col("in_steps")).sum().alias("in_steps_ns"),
+            pl.col("block").unique(),
+        )
+        .sort(["total", *keys], descending=[True, False, False])
+    )
+
+
 def _row(
     row: Mapping[str, int],
     moved: Span | None,
     *,
+    stub: str | None,
     whole: int,
     texts: Sequence[str],
     classes: Sequence[KernelClass],
@@ -123,7 +151,7 @@ def _row(
         evidence=_GEOMETRY if moved is not None else None,
         bound_ns=least_ns,
         ratio=row["p50"] / least_ns if least_ns and judged else None,
-        stub=rule_stub(kernel.name) if kernel.klass == UNKNOWN else None,
+        stub=stub,
     )
 
 
@@ -132,7 +160,9 @@ def _moved(access: Access | None, grid: int, blocks: Iterable[int]) -> Span | No
     if access is None:
         return None
     spans = [access.traffic(unpack_grid(grid), unpack_block(block)) for block in blocks]
-    highs = [span.high for span in spans if span.high is not None]
+    if any(span.low > _MOST_BYTES for span in spans):
+        return None
+    highs = [span.high for span in spans if span.high is not None and span.high <= _MOST_BYTES]
     return Span(
         low=min(span.low for span in spans),
         high=max(highs) if len(highs) == len(spans) else None,
@@ -142,4 +172,6 @@ def _moved(access: Access | None, grid: int, blocks: Iterable[int]) -> Span | No
 def _hint(kernel: KernelClass, *, modelled: bool) -> str:
     if kernel.rule is None:
         return _UNKNOWN_HINT
-    return _FOREIGN_HINT if modelled else _NO_MODEL_HINT
+    if not modelled:
+        return _NO_MODEL_HINT
+    return _OVERHEAD_HINT if kernel.klass in _OVERHEAD else _FOREIGN_HINT
