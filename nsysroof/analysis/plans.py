@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nsysroof.analysis.options import Options
+from nsysroof.analysis.theory import drafting_of
 from nsysroof.match.assign import Plan
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.theory.models.batches import two_batch_layouts
 from nsysroof.theory.models.decoder import operators
-from nsysroof.theory.models.draft import drafting_operators
 from nsysroof.theory.models.separate import fused_layouts, separate_layouts
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.peaks import Peaks
@@ -46,9 +46,7 @@ def make_plans(
     apart = separate_layouts(fused[0], value_first=value_first)
     if attention_calls == 2 * sum(op.kind in ATTENTION_KINDS for op in fused[0]):
         fused += two_batch_layouts(layouts_of, workload)
-    drafting: list[Operator] = []
-    if options.draft is not None and options.drafts is not None:
-        drafting = drafting_operators(model, options.draft, workload, options.drafts)
+    drafting = drafting_of(options, model, workload)
     return [
         _plan(layout, peaks, fused=is_fused)
         for is_fused, layouts in ((True, fused), (False, apart))

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from nsysroof.analysis import findings as find
 from nsysroof.analysis.options import Options
 from nsysroof.errors import UsageError
 from nsysroof.results import Assumptions, Estimate, Finding, PeakUsed
+from nsysroof.theory.cost import Operator
 from nsysroof.theory.estimate import estimate
 from nsysroof.theory.gpus import Gpu, detect_gpu, find_gpu, formula_gpu, resolve_peaks
+from nsysroof.theory.models.draft import drafting_operators
 from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.peaks import Peaks, parse_peaks, read_roofs
 from nsysroof.theory.workload import Workload
@@ -119,6 +123,17 @@ def make_workload(options: Options, phase: str) -> Workload:
     )
 
 
+def drafting_of(options: Options, model: ModelSpec, workload: Workload) -> list[Operator]:
+    """Return the operators that draft tokens in a step; none where nothing is drafted.
+
+    Raises:
+        UsageError: The draft model is not known, or the workload does not fit it.
+    """
+    if options.draft is None or options.drafts is None:
+        return []
+    return drafting_operators(model, options.draft, workload, options.drafts)
+
+
 def _verified_tokens(options: Options) -> int | None:
     """Return the new tokens of a sequence: the drafts and one more where tokens are drafted."""
     if (options.draft is None) != (options.drafts is None):
@@ -202,13 +217,16 @@ def estimate_for(options: Options) -> Estimate:
     hardware = choose_hardware(options, ())
     phase = "decode" if options.phase == "auto" else options.phase
     workload = make_workload(options, phase)
-    return estimate(
+    found = estimate(
         model,
         hardware.peaks,
         workload,
         floor_ns=None if options.floor_us is None else hardware.floor_ns,
         roofs=hardware.roofs,
+        drafting=drafting_of(options, model, workload),
     )
+    assumed = structs.replace(found.assumptions, draft=options.draft, drafts=options.drafts)
+    return structs.replace(found, assumptions=assumed)
 
 
 def _traced_gpu(devices: Sequence[GpuFacts]) -> tuple[Gpu | None, bool]:

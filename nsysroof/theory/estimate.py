@@ -35,6 +35,10 @@ from nsysroof.theory.workload import Workload
 from nsysroof.units import format_bytes
 
 NS_PER_S = 1e9
+_DRAFT_NOTE = (
+    "the step drafts its tokens too; what must fit in memory is without the draft model, and how "
+    "many drafts are accepted only --tokens-per-step can tell"
+)
 
 
 def estimate(
@@ -44,6 +48,7 @@ def estimate(
     *,
     floor_ns: float | None = None,
     roofs: Peaks | None = None,
+    drafting: Sequence[Operator] = (),
 ) -> Estimate:
     """Return what one step of a model takes at the least on a GPU.
 
@@ -53,6 +58,7 @@ def estimate(
         workload: The step.
         floor_ns: Latency floor of a small kernel; None: small kernels are counted, not timed.
         roofs: Measured roofs, for ``reachable_ns`` only.
+        drafting: Operators that draft the tokens which the step verifies; they belong to the step.
 
     Raises:
         UsageError: The workload does not fit the model, or a peak that it needs is not known.
@@ -66,14 +72,15 @@ def estimate(
     """
     peaks = gpu.dense_peaks() if isinstance(gpu, Gpu) else gpu
     every = operators(model, workload, in_switch_reduction=peaks.in_switch_reduction)
-    step = [op for op in every if not op.auxiliary]
+    verified = [op for op in every if not op.auxiliary]
+    step = [*verified, *(op for op in drafting if not op.auxiliary)]
     judge = _Judge(peaks=peaks, reachable=None if roofs is None else peaks.overlaid(roofs))
     notes = () if roofs is None else roofs.notes
     return Estimate(
         tool_version=version("nsysroof"),
         assumptions=_assumptions(model, peaks, workload, floor_ns, notes),
         operators=_rows(step, judge, floor_ns),
-        layer=_layer(model, step, judge),
+        layer=_layer(model, verified, judge),
         # What an engine may fuse away is no part of a bound on the whole step.
         step=_step(model, [op for op in step if not op.optional], judge, workload, floor_ns),
         memory=must_fit(model, workload, peaks),
@@ -81,7 +88,12 @@ def estimate(
         ridge=ridges(peaks),
         experts=_experts(model, workload),
         parameters=_parameters(model),
-        notes=[*model.notes, *_layer_notes(model), *_method_notes(model, workload)],
+        notes=[
+            *model.notes,
+            *_layer_notes(model),
+            *_method_notes(model, workload),
+            *([_DRAFT_NOTE] if drafting else []),
+        ],
     )
 
 

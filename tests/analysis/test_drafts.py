@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 from fixtures.builder import ExportBuilder
 from nsysroof.analysis import Options, analyze
 from nsysroof.analysis.pipeline import label_kernels
+from nsysroof.analysis.theory import estimate_for
 from nsysroof.errors import UsageError
 from nsysroof.theory.models.spec import find_model
 from nsysroof.trace import open_trace
@@ -112,3 +114,17 @@ def test_a_draft_model_without_a_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         analyze(trace, Options(model="llama-3.1-8b", draft="llama-3.2-1b", context=(512,)))
     assert refused.value.where == "--draft"
+
+
+def test_an_estimate_reads_the_draft_model_once_for_each_drafted_token() -> None:
+    plain = Options(model="llama-3.1-8b", gpu="h100-sxm", context=(512,), new_tokens=3)
+    drafting = replace(plain, draft="llama-3.2-1b", drafts=DRAFTS)
+    alone, both = estimate_for(plain), estimate_for(drafting)
+    layers = 16 * sum(WIDTHS["llama-3.2-1b"].values()) - 15 * WIDTHS["llama-3.2-1b"]["lm_head"]
+    cache = 16 * 2 * 8 * 64 * 512
+    assert both.step.serial_bytes is not None
+    assert alone.step.serial_bytes is not None
+    extra = both.step.serial_bytes - alone.step.serial_bytes
+    assert extra == pytest.approx(DRAFTS * 2 * (layers + cache), rel=1e-3)
+    assert both.layer == alone.layer
+    assert (both.assumptions.draft, both.assumptions.drafts) == ("llama-3.2-1b", 2)

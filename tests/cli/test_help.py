@@ -15,7 +15,9 @@ THEORY = (
     "--tokens-per-step", "--expert-misses", "--unprofiled-step-us",
 )  # fmt: skip
 TRACE = ("--model", "--device", "--window", "--step-range", "--rules", "--strict")
-OUTPUT = ("-f, --format", "-o, --output", "--force", "-v, --verbose", "-h, --help")
+OUTPUT = (
+    "-f, --format", "-o, --output", "--force", "-q, --quiet", "-v, --verbose", "-h, --help",
+)  # fmt: skip
 EVERYWHERE = {
     "analyze": (*THEORY, *TRACE, *OUTPUT),
     "info": (*THEORY, *TRACE, *OUTPUT),
