@@ -14,7 +14,7 @@ from nsysroof.match.functors import Span
 from nsysroof.match.launch import Access, access_of
 from nsysroof.match.op_sizes import Product
 from nsysroof.match.rules import KernelClass, RuleSet
-from nsysroof.match.stub import rule_stub
+from nsysroof.match.stub import rule_stubs
 from nsysroof.results import UnexplainedRow
 from nsysroof.theory.cost import Cost
 from nsysroof.theory.dtypes import FLOAT_BYTES
@@ -27,8 +27,11 @@ from nsysroof.trace.schema import unpack_block, unpack_grid
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _UNKNOWN_HINT = "no rule knows this name; nsysroof rules explain shows how to add one"
 _FOREIGN_HINT = "no operator of the model does this"
+_OVERHEAD_HINT = "overhead: memory is moved or converted, which no operator of the model asks for"
 _NO_MODEL_HINT = "give --model and the workload to explain it"
+_OVERHEAD = frozenset({"concat", "copy_cast", "fill", "layout_transform", "memcpy", "memset"})
 _GEOMETRY, _SHAPE = "launch-geometry", "nvtx-shape"
+_MOST_BYTES = 2**50  # more than any launch moves: the name or the grid is no real one
 
 
 def unexplained_rows(
@@ -54,26 +57,12 @@ def unexplained_rows(
         floor_ns: Latency floor of a small kernel.
         told: The matrix products that NVTX ranges tell for the kernels.
     """
-    whole = int(kernels.select(_LENGTH.sum()).item())
-    rows = (
-        kernels.with_columns(product=told.index if told else pl.lit(None, dtype=pl.UInt32))
-        .filter(pl.col("role").is_null())
-        .group_by("name", "grid")
-        .agg(
-            # Of one kernel with several products no one of them can be told from the others.
-            pl.when(pl.col("product").drop_nulls().n_unique() == 1)
-            .then(pl.col("product").max())
-            .alias("product"),
-            pl.len().alias("instances"),
-            _LENGTH.sum().alias("total"),
-            _LENGTH.quantile(0.5, interpolation="nearest").cast(pl.Int64).alias("p50"),
-            pl.col("step").count().alias("in_steps"),
-            _LENGTH.filter(pl.col("step").is_not_null()).sum().alias("in_steps_ns"),
-            pl.col("block").unique(),
-        )
-        .sort(["total", "name", "grid"], descending=[True, False, False])
-    )
-    accesses = {name: access_of(texts[name]) for name in rows["name"].unique()}
+    whole = int(kernels.lazy().select(_LENGTH.sum()).collect(engine="streaming").item())
+    rows = _totals(kernels)
+    names = rows["name"].unique().to_list()
+    accesses = {name: access_of(texts[name]) for name in names}
+    unknown = [name for name in names if classes[name].klass == UNKNOWN]
+    stubs = dict(zip(unknown, rule_stubs([texts[name] for name in unknown]), strict=True))
     describe = partial(
         _row,
         whole=whole,
@@ -84,14 +73,15 @@ def unexplained_rows(
         peaks=peaks,
         floor_ns=floor_ns,
     )
+    products = {} if told is None else _lone_products(told, kernels)
     found = []
     for row in rows.iter_rows(named=True):
-        work = None
-        if told is not None and row["product"] is not None:
-            work = _multiplied(told.products[row["product"]], classes[row["name"]])
+        name, grid = row["name"], row["grid"]
+        product = products.get((name, grid))
+        work = None if product is None else _multiplied(product, classes[name])
         if work is None:
-            work = _moved(accesses[row["name"]], row["grid"], row["block"])
-        found.append(describe(row, work))
+            work = _moved(accesses[name], grid, row["block"])
+        found.append(describe(row, work, stub=stubs.get(name)))
     return found
 
 
@@ -105,6 +95,50 @@ def unknown_names(trace: Trace, rules: RuleSet) -> list[str]:
     texts = trace.names["text"].gather(totals["name"])
     classes = rules.classify_many(texts)["class"]
     return texts.filter(classes == UNKNOWN).to_list()
+
+
+def _totals(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per (name, grid) without a role, the longest in total first."""
+    keys = ["name", "grid"]
+    # Kernels of one key and duration are one row: few, however many kernels there are.
+    counts = (
+        kernels.lazy()
+        .filter(pl.col("role").is_null())
+        .group_by(*keys, "block", _LENGTH.alias("ns"))
+        .agg(pl.len().alias("instances"), pl.col("step").count().alias("in_steps"))
+        .collect(engine="streaming")
+        .with_columns(pl.col("instances", "in_steps").cast(pl.Int64))
+        .sort([*keys, "ns", "block"])
+        .with_columns(pl.col("instances").cum_sum().over(keys).alias("up_to"))
+    )
+    middle = pl.col("instances").sum() // 2
+    return (
+        counts.group_by(keys)
+        .agg(
+            pl.col("instances").sum(),
+            (pl.col("ns") * pl.col("instances")).sum().alias("total"),
+            pl.col("ns").filter(pl.col("up_to") > middle).first().alias("p50"),
+            pl.col("in_steps").sum(),
+            (pl.col("ns") * pl.col("in_steps")).sum().alias("in_steps_ns"),
+            pl.col("block").unique(),
+        )
+        .sort(["total", *keys], descending=[True, False, False])
+    )
+
+
+def _lone_products(told: ToldProducts, kernels: pl.DataFrame) -> dict[tuple[int, int], Product]:
+    """Return the product of each (name, grid) that computes one alone.
+
+    Of several products no one could be told from the others.
+    """
+    rows = (
+        kernels.select("name", "grid", product=told.index)
+        .filter(pl.col("product").is_not_null())
+        .group_by("name", "grid")
+        .agg(pl.col("product").min(), pl.col("product").n_unique().alias("several"))
+        .filter(pl.col("several") == 1)
+    )
+    return {(name, grid): told.products[product] for name, grid, product, _ in rows.iter_rows()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +155,7 @@ def _row(
     row: Mapping[str, int],
     work: _Work | None,
     *,
+    stub: str | None,
     whole: int,
     texts: Sequence[str],
     classes: Sequence[KernelClass],
@@ -152,7 +187,7 @@ def _row(
         sizes=work.sizes if work else None,
         bound_ns=least_ns,
         ratio=row["p50"] / least_ns if least_ns and judged else None,
-        stub=rule_stub(kernel.name) if kernel.klass == UNKNOWN else None,
+        stub=stub,
     )
 
 
@@ -178,7 +213,9 @@ def _moved(access: Access | None, grid: int, blocks: Iterable[int]) -> _Work | N
     if access is None:
         return None
     spans = [access.traffic(unpack_grid(grid), unpack_block(block)) for block in blocks]
-    highs = [span.high for span in spans if span.high is not None]
+    if any(span.low > _MOST_BYTES for span in spans):
+        return None
+    highs = [span.high for span in spans if span.high is not None and span.high <= _MOST_BYTES]
     moved = Span(
         low=min(span.low for span in spans),
         high=max(highs) if len(highs) == len(spans) else None,
@@ -189,4 +226,6 @@ def _moved(access: Access | None, grid: int, blocks: Iterable[int]) -> _Work | N
 def _hint(kernel: KernelClass, *, modelled: bool) -> str:
     if kernel.rule is None:
         return _UNKNOWN_HINT
-    return _FOREIGN_HINT if modelled else _NO_MODEL_HINT
+    if not modelled:
+        return _NO_MODEL_HINT
+    return _OVERHEAD_HINT if kernel.klass in _OVERHEAD else _FOREIGN_HINT

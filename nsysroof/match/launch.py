@@ -151,7 +151,7 @@ def access_of(name: str) -> Access | None:
 
 def _vectorized(arguments: list[str]) -> Access | None:
     """``<vector width, functor, array of operands>``; its types are those of the functor."""
-    if len(arguments) < 3 or not arguments[0].isdigit():
+    if len(arguments) < 3 or not arguments[0].isdecimal():
         return None
     signature = _agreed(signature_of(arguments[1], converts=False), arguments[2])
     if signature is None:
@@ -178,7 +178,7 @@ def _unrolled(arguments: list[str]) -> Access | None:
     told = arguments[2]
     return Access(
         shape=Shape.FLAT,
-        per_thread=exactly(int(told) if told.isdigit() else 4),
+        per_thread=exactly(int(told) if told.isdecimal() else 4),
         signature=signature,
         strided=not arguments[-4].startswith("TrivialOffsetCalculator"),
     )
@@ -186,7 +186,7 @@ def _unrolled(arguments: list[str]) -> Access | None:
 
 def _strided(arguments: list[str]) -> Access | None:
     """``<threads, elements per thread, gpu_kernel_impl[_nocast]<functor>(…)::{lambda(int)#1}>``."""
-    if len(arguments) < 3 or not arguments[1].isdigit():
+    if len(arguments) < 3 or not arguments[1].isdecimal():
         return None
     outer = re.match(r"(?:void )?(?:\w+::)*gpu_kernel_impl(_nocast)?<", arguments[2])
     functor = split_arguments(arguments[2][outer.end() :]) if outer is not None else None
@@ -215,7 +215,7 @@ def _reduction(arguments: list[str]) -> Access | None:
 def _concatenation(kernel: str, arguments: list[str]) -> Access | None:
     """``…_aligned16_contig<T, …>``, ``…_alignedK_contig<T, index, dims, batch, stride, K>``."""
     told = arguments[-1] if "alignedK" in kernel else re.sub(r"\D", "", kernel)
-    if not told.isdigit():
+    if not told.isdecimal():
         return None
     size = element_bytes(arguments[0])
     signature = Signature(inputs=(size,), output=size)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -15,6 +16,7 @@ TO_FILL_IN = "CLASS"
 """What stands where the class belongs; a file that still has it is refused, with the classes."""
 
 _TELLS_NOTHING = re.compile(r"(^|:)(cuda_?|device_?|global_?|fwd_?|main_?)?kernel_?[0-9]*$")
+_ID_LINE, _MATCH_LINE = 1, 3
 _TEXT_SHOWN = 80  # characters of a name that is told by its template arguments
 
 
@@ -31,10 +33,19 @@ def rule_stub(name: str) -> str | None:
     words = '^house::mix_tiles[0-9]+$'
     examples = ['void house::mixTiles4<__half>(T1 *)']
     """
-    _, text, words = spell_names(pl.Series([name])).row(0)
+    return rule_stubs([name])[0]
+
+
+def rule_stubs(names: Sequence[str]) -> list[str | None]:
+    """Return the rule of each name, as ``rule_stub`` does; many take little longer than one."""
+    views = spell_names(pl.Series(list(names), dtype=pl.String()))
+    return [_stub(*row) for row in views.iter_rows()]
+
+
+def _stub(name: str, text: str, words: str) -> str | None:
     if not text:
         return None
-    if words and not (_TELLS_NOTHING.search(words) and words != text):
+    if words and not ("<" in text and _TELLS_NOTHING.search(words)):
         pattern = re.sub(r"[0-9]+", "[0-9]+", pl.escape_regex(words))
         match = f"words = {_quoted(f'^{pattern}$')}"
     else:
@@ -50,15 +61,26 @@ def rule_stub(name: str) -> str | None:
     return "\n".join(lines)
 
 
-def stub_file(names: Iterable[str]) -> str:
+def stub_file(names: Sequence[str]) -> str:
     """Return rules to fill in for several names as one TOML file, with the classes to choose from.
 
-    Names that one rule fits have one.
+    Names that one rule fits have one. Rules for the beginning of a name come first, the longest
+    before the others, since a rule for a function's name would take what they are for.
     """
-    stubs = dict.fromkeys(filter(None, (rule_stub(name) for name in names)))
-    by_pattern = {stub.splitlines()[3]: stub for stub in reversed(stubs)}
-    kept = [stub for stub in stubs if stub in set(by_pattern.values())]
-    return "\n\n".join([class_comment(), *kept]) + "\n"
+    by_match: dict[str, list[str]] = {}
+    for stub in filter(None, rule_stubs(names)):
+        lines = stub.splitlines()
+        by_match.setdefault(lines[_MATCH_LINE], lines)
+    used: Counter[str] = Counter()
+    rules = []
+    for match in sorted(by_match, key=lambda match: -len(match) if match.startswith("text") else 1):
+        lines = by_match[match]
+        identity = lines[_ID_LINE]
+        used[identity] += 1
+        if used[identity] > 1:
+            lines[_ID_LINE] = f'{identity[:-1]}-{used[identity]}"'
+        rules.append("\n".join(lines))
+    return "\n\n".join([class_comment(), *rules]) + "\n"
 
 
 def class_comment() -> str:

@@ -135,6 +135,25 @@ def test_a_kernel_of_unknown_class_carries_its_rule_and_the_page_says_how_to_get
     assert "nsysroof rules stub TRACE > own.toml" in to_file(found, "table")
 
 
+def test_a_grid_that_no_gpu_could_fill_tells_nothing(tmp_path: Path) -> None:
+    export = ExportBuilder().kernel(FILL, 0, 10, grid=(2**31 - 1, 65_535, 65_535))
+    [row] = report(export, tmp_path, gpu="h100-sxm").unexplained
+    assert (row.bytes_low, row.bytes_high, row.evidence, row.bound_ns) == (None, None, None, None)
+
+
+def test_with_a_model_what_only_moves_memory_is_called_an_overhead(tmp_path: Path) -> None:
+    export = ExportBuilder().kernel(COPY, 0, 10).kernel(FILL, 20, 30).kernel("house_mixer", 40, 50)
+    export.kernel("nvjet_tst_64x8_64x16_1x1_v_bz_TNT", 60, 70)
+    found = report(export, tmp_path, gpu="h100-sxm", model="llama-3.1-8b", context=(4096,))
+    hints = {row.klass: row.hint.partition(":")[0].partition(";")[0] for row in found.unexplained}
+    assert hints == {
+        "copy_cast": "overhead",
+        "fill": "overhead",
+        "unknown": "no rule knows this name",
+        "gemm": "no operator of the model does this",
+    }
+
+
 @pytest.mark.skipif(not REAL.exists(), reason="the real captures are not here")
 def test_real_copies_run_near_the_bandwidth_and_never_above_it() -> None:
     """Conversions of 15,600 x 1,536 FP32 to BF16 in a video model's training on two H100."""

@@ -210,6 +210,15 @@ def test_the_truth_lies_between_least_and_most(
         assert exact.high - exact.low == (1024 - 1) * size  # known up to the last block
 
 
+@given(st.text(max_size=40), st.integers(0, 300), st.sampled_from(["²", "<", ">", ",", "(", ""]))
+def test_no_name_is_too_odd(rest: str, cut: int, sign: str) -> None:
+    whole = unrolled(COPY, 2, CAST)
+    for name in (whole[:cut] + sign + whole[cut:], whole[:cut] + rest, f"reduce_kernel<{rest}"):
+        access = access_of(name)
+        if access is not None:
+            assert access.traffic([2, 1, 1], [128, 1, 1]).low >= 0
+
+
 def test_spans_add_and_multiply() -> None:
     assert Span(low=1, high=None) + exactly(4) == Span(low=5, high=None)
     assert Span(low=2, high=3) * Span(low=10, high=20) == Span(low=20, high=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,6 +48,19 @@ def test_any_name_has_a_rule_that_loads_and_fits_it(name: str) -> None:
     assume(stub is not None)
     assert stub is not None
     assert loaded(stub, "rope").classify(name).klass == "rope"
+
+
+PIECES = st.sampled_from(["kernel", "Kernel", "house", "<int>", "<", "::", "(T1 *)", "2", "_", "³"])
+
+
+@given(st.lists(st.lists(PIECES, min_size=1, max_size=6).map("".join), max_size=5))
+def test_any_names_together_make_a_file_that_loads_and_fits_each(names: list[str]) -> None:
+    file = stub_file(names)
+    assume("[[rule]]" in file)
+    rules = loaded(file, "rope")
+    assert {rules.classify(name).klass for name in names} == {"rope"}
+    identities = re.findall(r"^id = .*$", file, re.MULTILINE)
+    assert len(set(identities)) == len(identities)
 
 
 @pytest.mark.parametrize("name", ["", " ", "\n"])
