@@ -5,9 +5,13 @@ from __future__ import annotations
 from math import sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from msgspec.structs import replace
 
 from nsysroof import sweep
@@ -31,6 +35,16 @@ STEP = StepTimeline(
 KINDS = ("roofline", "step", "timeline", "gaps")
 
 
+def along(line: Line2D) -> tuple[list[float], list[float]]:
+    """Return the points of a line."""
+    xs, ys = (np.asarray(points, dtype=float) for points in (line.get_xdata(), line.get_ydata()))
+    return xs.tolist(), ys.tolist()
+
+
+def bars_of(axes: Axes) -> list[Rectangle]:
+    return [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+
+
 @pytest.fixture
 def report() -> Report:
     return replace(sample.full(), step_timeline=STEP)
@@ -51,7 +65,7 @@ def test_the_same_report_gives_the_same_bytes(
 def test_a_dot_stands_at_intensity_and_rate_with_the_area_of_its_time(report: Report) -> None:
     (axes,) = report_figure(report, "roofline").axes
     dots = {
-        (float(line.get_xdata()[0]), float(line.get_ydata()[0])): line.get_markersize()  # type: ignore[index,arg-type]
+        (along(line)[0][0], along(line)[1][0]): line.get_markersize()
         for line in axes.lines
         if line.get_marker() == "o"
     }
@@ -66,9 +80,9 @@ def test_the_roof_bends_at_the_ridge(report: Report) -> None:
     (axes,) = report_figure(report, "roofline").axes
     slope, flat = [line for line in axes.lines if line.get_marker() in {"None", None}]
     ridge = 989.4e12 / 3.35e12
-    assert list(slope.get_xdata())[-1] == pytest.approx(ridge)
-    assert list(slope.get_ydata())[-1] == pytest.approx(989.4e12)
-    assert next(iter(flat.get_xdata())) == pytest.approx(ridge)
+    assert along(slope)[0][-1] == pytest.approx(ridge)
+    assert along(slope)[1][-1] == pytest.approx(989.4e12)
+    assert along(flat)[0][0] == pytest.approx(ridge)
 
 
 def test_parts_of_the_step_follow_one_another_to_its_wall(report: Report) -> None:
@@ -83,7 +97,7 @@ def test_parts_of_the_step_follow_one_another_to_its_wall(report: Report) -> Non
         "bound", "over bound", "fixed", "unexplained", "copies", "idle in_graph", "idle sync",
         "overlap", "wall",
     ]  # fmt: skip
-    bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
+    bars = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars_of(axes)]
     ends = [0.4, 0.7, 0.8, 0.85, 0.86, 0.96, 1.02, 1.0]
     assert [end for _, end in bars[:-1]] == pytest.approx(ends)
     assert [start for start, _ in bars[1:-1]] == pytest.approx(ends[:-1])
@@ -117,7 +131,7 @@ def test_idle_time_is_shown_per_step_without_what_is_outside(report: Report) -> 
     causes = [label.get_text() for label in axes.get_yticklabels()]
     assert causes == ["in_graph", "between_graphs", "host_late", "sync", "dependency"]
     # 40 steps of all phases; 4.2 ms, 10 ms, 3 ms, 1.6 ms and 0.2 ms in the window
-    widths = [bar.get_width() for bar in axes.patches]
+    widths = [bar.get_width() for bar in bars_of(axes)]
     assert widths == pytest.approx([105.0, 250.0, 75.0, 40.0, 5.0])
 
 
@@ -126,8 +140,7 @@ def test_the_measured_step_is_marked_among_batches(report: Report) -> None:
     above, below = batches(swept, report).axes
     for axes, expected in ((above, 6.1), (below, 1_311.5)):
         (cross,) = [line for line in axes.lines if line.get_marker() == "X"]
-        assert list(cross.get_xdata()) == [8]
-        assert list(cross.get_ydata()) == [expected]
+        assert along(cross) == ([8.0], [expected])
 
 
 @pytest.mark.parametrize("kind", KINDS)
