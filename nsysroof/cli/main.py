@@ -44,7 +44,12 @@ def run(arguments: Sequence[str]) -> int:
         return _USAGE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit):  # typer turns the former into the latter
+    except BrokenPipeError:
+        _forget_stdout()
+        return CLOSED_PIPE
+    except SystemExit as stopped:  # how completion ends, and what typer makes of a closed pipe
+        if not stopped.code:
+            return 0
         _forget_stdout()
         return CLOSED_PIPE
     except Exception as error:  # noqa: BLE001  the last resort of the process

@@ -26,6 +26,9 @@ from nsysroof.errors import UsageError
 DEBUG = "NSYSROOF_DEBUG"
 """Environment variable: show tracebacks of unexpected errors; ``-v`` sets it."""
 
+QUIET = "NSYSROOF_QUIET"
+"""Environment variable: nothing on stderr but errors; ``-q`` sets it."""
+
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)-(\d+(?:\.\d*)?|\.\d+)")
 
 
@@ -42,6 +45,12 @@ def finite(value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter("give a finite number")
     return value
+
+
+def _be_quiet(wanted: bool) -> bool:
+    if wanted:
+        os.environ[QUIET] = "1"
+    return wanted
 
 
 def _show_tracebacks(wanted: bool) -> bool:
@@ -253,6 +262,10 @@ class OutputOptions:
         ),
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False
+    quiet: Annotated[
+        bool,
+        typer.Option("-q", "--quiet", callback=_be_quiet, help="No progress, no `wrote FILE`."),
+    ] = False
     verbose: Annotated[
         bool,
         typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from nsysroof.cli.options import OutputOptions
+from nsysroof.cli.options import QUIET, OutputOptions
 from nsysroof.errors import UsageError
 from nsysroof.report.base import (
     RESULT_FORMATS,
@@ -55,7 +56,8 @@ class Destination:
         """
         if self.path is not None:
             self._write_file(result, self.path)
-            print(f"wrote {self.path}", file=sys.stderr)
+            if not os.environ.get(QUIET):
+                print(f"wrote {self.path}", file=sys.stderr)
         else:
             _prepare_stdout()
             self._render(result, sys.stdout)

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from nsysroof.cli.options import SelectionOptions, TheoryOptions, parse_window
 from nsysroof.cli.origin import command_of
+from nsysroof.cli.progress import reading_line
 from nsysroof.errors import Inconclusive, UsageError
 from nsysroof.results import Report
 
@@ -83,7 +84,9 @@ def read_report(
     from nsysroof.analysis import analyze
     from nsysroof.trace import open_trace
 
-    report = analyze(open_trace(trace), options, all_gaps=all_gaps)
+    with reading_line() as tell:
+        opened = open_trace(trace) if tell is None else open_trace(trace, tell=tell)
+        report = analyze(opened, options, all_gaps=all_gaps)
     return structs.replace(report, command=command_of(trace, model, theory, selection))
 
 
@@ -101,7 +104,8 @@ def read_slices(
     from nsysroof.analysis.slices import trace_slices
     from nsysroof.trace import open_trace
 
-    slices = trace_slices(open_trace(trace), options)
+    with reading_line() as tell:
+        slices = trace_slices(open_trace(trace, tell=tell), options)
     if not slices.slices:
         raise Inconclusive(
             "nothing ran on a GPU in this capture",

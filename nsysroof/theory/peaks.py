@@ -200,7 +200,7 @@ def checked_peak(key: str, value: float, *, where: str) -> float:
     if key not in PEAK_KEYS:
         raise UsageError(
             f"unknown peak {key!r}",
-            hint=f"use one of: {' '.join(PEAK_KEYS)}",
+            hint=f"use one of: {' '.join(PEAK_KEYS)}; or {CLOCK_KEY}=ACTUAL/RATED",
             slug="bad-peak",
             where=where,
         )

@@ -31,6 +31,7 @@ from nsysroof.trace.devices import DeviceMap, GpuFacts, read_gpus
 from nsysroof.trace.fields import Field
 from nsysroof.trace.launches import LaunchIndex, read_launches
 from nsysroof.trace.metadata import Metadata, read_metadata
+from nsysroof.trace.progress import Tell, WatchedReader
 from nsysroof.trace.reader import TableReader
 from nsysroof.trace.source import Source, SourceKind, find_source
 from nsysroof.trace.sqlite import SqliteReader
@@ -38,11 +39,15 @@ from nsysroof.trace.sqlite import SqliteReader
 _NO_DEVICE = 2**31 - 1  # what CUPTI writes for a replay that begins on the host
 
 
-def open_trace(path: str | Path) -> Trace:
+def open_trace(path: str | Path, *, tell: Tell | None = None) -> Trace:
     """Open an export for reading; rows are read when a frame is first asked for.
 
     Takes a SQLite export, a folder of parquet tables, or a report where nsys can export it. The
     file is never changed and nothing is created beside it.
+
+    Args:
+        path: The export.
+        tell: Called while a table is read, with its name, the rows read and the rows it has.
 
     Raises:
         InputError: There is nothing that can be read; the hint says what to do.
@@ -51,7 +56,7 @@ def open_trace(path: str | Path) -> Trace:
     try:
         reader = _open_reader(source)
         check_layout(reader.layout, str(path))
-        trace = Trace(Path(path), reader)
+        trace = Trace(Path(path), reader if tell is None else WatchedReader(reader, tell))
     except BaseException:
         if source.scratch is not None:
             shutil.rmtree(source.scratch, ignore_errors=True)

@@ -14,9 +14,12 @@ THEORY = (
     "--activations", "--tp", "--ep", "--dp", "--experts", "--floor-us", "--peak", "--roofs",
     "--tokens-per-step", "--expert-misses", "--unprofiled-step-us",
 )  # fmt: skip
-TRACE = ("--model", "--device", "--window", "--step-range", "--schedule", "--rules",
-         "--strict")  # fmt: skip
-OUTPUT = ("-f, --format", "-o, --output", "--force", "-v, --verbose", "-h, --help")
+TRACE = (
+    "--model", "--device", "--window", "--step-range", "--schedule", "--rules", "--strict",
+)  # fmt: skip
+OUTPUT = (
+    "-f, --format", "-o, --output", "--force", "-q, --quiet", "-v, --verbose", "-h, --help",
+)  # fmt: skip
 EVERYWHERE = {
     "analyze": (*THEORY, *TRACE, *OUTPUT),
     "info": (*THEORY, *TRACE, *OUTPUT),

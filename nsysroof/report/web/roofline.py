@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10, sqrt
-from typing import TypeAlias
 
+from nsysroof.report.placing import Box, Dot, inside, overlap, place_labels
 from nsysroof.report.web.blocks import scrolling
 from nsysroof.report.web.markup import Markup, element, join, number
 from nsysroof.report.web.tones import tone_of_role
@@ -15,17 +15,13 @@ from nsysroof.units import format_rate, format_ratio, format_us
 
 _WIDTH, _HEIGHT = 960, 520
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 150, 16, 52
+_FRAME = (_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
 _LARGEST, _SMALLEST = 24.0, 3.0  # radius of a dot
 _LABELLED = 8
 _LETTER, _LINE = 6.6, 15.0  # what a label needs
-_LEADER = 12.0  # a label farther from its dot is tied to it by a line
 _BANDWIDTH = "bw"
 _COMPUTE = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4", "int4")
 _EXPONENTS = {3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
-
-
-_Box: TypeAlias = tuple[float, float, float, float]
-"""Left, top, right and bottom edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,33 +178,38 @@ def _radius(dot: _Dot, longest_ns: float) -> float:
 
 def _labels(dots: Sequence[_Dot], axes: _Axes, bandwidth: PeakUsed | None) -> Iterator[Markup]:
     """Yield the names of the longest operators, each as near to its dot as there is room."""
-    taken = [_box_of(dot, axes, dots[0].row.ns_per_step) for dot in dots]
+    longest_ns = dots[0].row.ns_per_step
+    drawn = [
+        Dot(x=axes.across(dot.intensity), y=axes.down(dot.rate), radius=_radius(dot, longest_ns))
+        for dot in dots
+    ]
+    taken: list[Box] = [dot.box for dot in drawn]
     if bandwidth is not None:
         yield from _memory_label(bandwidth, axes, taken)
-    for dot in dots[:_LABELLED]:
-        x, y = axes.across(dot.intensity), axes.down(dot.rate)
-        radius = _radius(dot, dots[0].row.ns_per_step)
-        width = _LETTER * len(dot.row.role)
-        for left, base in _places(x, y, radius, width):
-            box = (left - 2, base - _LINE + 3, left + width + 2, base + 3)
-            if not _inside(box) or any(_overlap(box, other) for other in taken):
-                continue
-            taken.append(box)
-            to = left - 3 if left > x else left + width + 3
-            if abs(to - x) > radius + _LEADER or abs(base - 4 - y) > radius:
-                yield element(
-                    "line",
-                    x1=number(x),
-                    y1=number(y),
-                    x2=number(to),
-                    y2=number(base - 4),
-                    class_="leader",
-                )
-            yield element("text", dot.row.role, x=number(left), y=number(base), class_="dotlabel")
-            break
+    widths = [_LETTER * len(dot.row.role) for dot in dots[:_LABELLED]]
+    places = place_labels(drawn, widths, frame=_FRAME, line=_LINE, taken=taken)
+    for dot, mark, place in zip(dots, drawn, places, strict=False):
+        if place is None:
+            continue
+        if place.leader is not None:
+            yield element(
+                "line",
+                x1=number(mark.x),
+                y1=number(mark.y),
+                x2=number(place.leader[0]),
+                y2=number(place.leader[1]),
+                class_="leader",
+            )
+        yield element(
+            "text",
+            dot.row.role,
+            x=number(place.left),
+            y=number(place.base),
+            class_="dotlabel",
+        )
 
 
-def _memory_label(bandwidth: PeakUsed, axes: _Axes, taken: list[_Box]) -> Iterator[Markup]:
+def _memory_label(bandwidth: PeakUsed, axes: _Axes, taken: list[Box]) -> Iterator[Markup]:
     """Yield the name of the sloping roof, left of it where there is room."""
     text = f"memory {format_rate(bandwidth.value, 'B')}"
     width = _LETTER * len(text)
@@ -216,31 +217,7 @@ def _memory_label(bandwidth: PeakUsed, axes: _Axes, taken: list[_Box]) -> Iterat
         intensity = 10 ** (step / 4) / bandwidth.value
         left, base = axes.across(intensity) - 10 - width, axes.down(10 ** (step / 4)) - 4
         box = (left, base - _LINE, left + width, base)
-        if _inside(box) and not any(_overlap(box, other) for other in taken):
+        if inside(box, _FRAME) and not any(overlap(box, other) for other in taken):
             taken.append(box)
             yield element("text", text, x=number(left), y=number(base), class_="rooftext")
             return
-
-
-def _places(x: float, y: float, radius: float, width: float) -> Iterator[tuple[float, float]]:
-    """Yield where the label of a dot may stand, left edge and base line, the nearest first."""
-    for distance in (6.0, 30.0, 60.0):
-        for step in (0, -1, 1, -2, 2, -3, 3, -4, 4):
-            base = y + 4 + step * _LINE
-            yield x + radius + distance, base
-            yield x - radius - distance - width, base
-
-
-def _box_of(dot: _Dot, axes: _Axes, longest_ns: float) -> _Box:
-    x, y, radius = axes.across(dot.intensity), axes.down(dot.rate), _radius(dot, longest_ns)
-    return (x - radius, y - radius, x + radius, y + radius)
-
-
-def _inside(box: _Box) -> bool:
-    return (
-        box[0] > _LEFT and box[1] > _TOP and box[2] < _WIDTH - _RIGHT and box[3] < _HEIGHT - _BOTTOM
-    )
-
-
-def _overlap(a: _Box, b: _Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
