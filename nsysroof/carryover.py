@@ -77,7 +77,7 @@ def carry_over(report: Report, change: Change) -> WhatIf:
             where the change does not fit the model.
     """
     budget = report.budget
-    measured = _options(report, change)
+    measured = options_of(report, change.model)
     if budget is None or not report.operators:
         raise _unpriced("the report has no step whose operators are priced")
     wanted = _changed(measured, change, report.assumptions)
@@ -268,10 +268,18 @@ def _added(role: str, price: _Price, floor_ns: float, worst: float) -> WhatIfRow
     )
 
 
-def _options(report: Report, change: Change) -> Options:
-    """Return the options that price the step as it was measured."""
+def options_of(report: Report, model: str | None = None) -> Options:
+    """Return the options that price the step as it was measured.
+
+    Args:
+        report: A report made with a model.
+        model: Where to find the model, if the report's name for it does not.
+
+    Raises:
+        UsageError: ``whatif-needs-step`` where the report does not know enough.
+    """
     a = report.assumptions
-    model = change.model or a.model
+    model = model or a.model
     if model is None or a.gpu is None or a.context is None:
         raise _unpriced("the report was made without a model, a known GPU or a context")
     if a.phase not in _PHASES:

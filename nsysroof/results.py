@@ -395,6 +395,8 @@ class OperatorRow(_Plain, frozen=True, kw_only=True):
     ``kernels`` are the names of its kernels, the main kernel first;
     ``ratio`` = measured / bound; ``reachable_ratio`` = measured / reachable, null without
     measured roofs; ``excess_ns_per_step`` is what would be won back per step at the bound.
+    ``blocks`` are those of the main kernel, ``waves`` of them per SM; ``wave_bound_ns`` is the
+    bound of a compute-limited one in whole waves, beside ``bound_ns`` and no part of it.
     """
 
     role: str
@@ -425,6 +427,9 @@ class OperatorRow(_Plain, frozen=True, kw_only=True):
     formula: str
     inputs: dict[str, int | float | str]
     notes: list[str]
+    blocks: int | None = None
+    waves: float | None = None
+    wave_bound_ns: float | None = None
 
     @property
     def ns_per_step(self) -> float:
@@ -454,7 +459,14 @@ class KernelRow(_Plain, frozen=True, kw_only=True):
 
 
 class UnexplainedRow(_Plain, frozen=True, kw_only=True):
-    """Kernels without an operator; ``share`` of all kernel time, 0..1."""
+    """Kernels without an operator; ``share`` of all kernel time, 0..1.
+
+    ``instances_per_step`` and ``ns_per_step`` are means over the analysed steps, null without
+    steps. ``bytes_low`` and ``bytes_high`` are the fewest and the most bytes that one instance can
+    have read and written, by ``evidence``: null where nothing tells or limits them. ``bound_ns`` is
+    the time of the fewest at the bandwidth of the GPU; ``ratio`` = p50 / bound, so at most that,
+    null where the most is not known or the bound lies below the latency floor. ``stub`` is a rule to fill in where the class is unknown.
+    """
 
     name: str
     klass: str = msgspec.field(name="class")
@@ -463,6 +475,15 @@ class UnexplainedRow(_Plain, frozen=True, kw_only=True):
     total_ns: int
     share: float
     hint: str
+    p50_ns: int | None = None
+    instances_per_step: float | None = None
+    ns_per_step: float | None = None
+    bytes_low: int | None = None
+    bytes_high: int | None = None
+    evidence: str | None = None  # launch-geometry
+    bound_ns: float | None = None
+    ratio: float | None = None
+    stub: str | None = None
 
 
 class ImpossibleRow(_Plain, frozen=True, kw_only=True):

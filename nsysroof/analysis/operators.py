@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from nsysroof.analysis.grids import judge_grid
 from nsysroof.match.assign import Placement
 from nsysroof.results import OperatorRow
 from nsysroof.theory.cost import Cost, Operator
@@ -29,8 +30,6 @@ _INSTANCES = pl.Schema(
         "advance": pl.Int64(),
     }
 )
-_AT_THE_ROOF = 1.15  # measured over bound: at most this is as near as kernels come
-_MOST_SMS = 0.9  # share of the SMs from which a grid is large enough
 _LOW_PENALTY = 2.0  # score lost to time above which an assignment is called doubtful
 
 
@@ -240,6 +239,15 @@ def _row(
     least = group.min_bound.spec_ns if group.min_bound else spec
     target = max(spec, floor_ns) if spec is not None else None
     weighty = any(member.kind in MATMUL_KINDS for member in group.members)
+    excess = None if target is None else (row["advance_total"] - target * row["instances"]) / steps
+    facts = judge_grid(
+        group.bound,
+        blocks=shown.blocks,
+        sm_count=sm_count,
+        measured_ns=row["measured"],
+        equal_blocks=row["mains"] == row["instances"]
+        and all(member.kind in MATMUL_KINDS for member in group.members),
+    )
     return OperatorRow(
         role=group.role,
         kind="+".join(str(member.kind) for member in group.members),
@@ -259,9 +267,7 @@ def _row(
         limiter=group.bound.limiter,
         ratio=row["measured"] / spec if spec else None,
         reachable_ratio=row["measured"] / reachable if reachable else None,
-        excess_ns_per_step=None
-        if target is None
-        else (row["advance_total"] - target * row["instances"]) / steps,
+        excess_ns_per_step=excess,
         flop=group.cost.total_flop,
         bytes=group.cost.bytes,
         intensity=group.bound.intensity,
@@ -274,7 +280,10 @@ def _row(
             for member in group.members
             for key, value in member.inputs.items()
         },
-        notes=[*_notes(group), *_grid_notes(group, shown.blocks, row["measured"], sm_count)],
+        notes=[*_notes(group), *facts.notes],
+        blocks=facts.blocks,
+        waves=facts.waves,
+        wave_bound_ns=facts.wave_bound_ns,
     )
 
 
@@ -287,19 +296,6 @@ def _notes(group: OperatorGroup) -> list[str]:
     if len(group.members) > 1:
         notes.append("one kernel computes all of these; what they hand on stays inside it")
     return notes
-
-
-def _grid_notes(
-    group: OperatorGroup, blocks: int, measured_ns: int, sm_count: int | None
-) -> list[str]:
-    """Say where a grid is too small to use the GPU: the likely reason of a high ratio."""
-    spec = group.bound.spec_ns
-    if sm_count is None or spec is None or group.fixed or blocks >= _MOST_SMS * sm_count:
-        return []
-    if measured_ns < _AT_THE_ROOF * spec:
-        return []
-    share = f"{blocks / sm_count * 100:.1f} %"
-    return [f"its grid has {blocks} blocks for {sm_count} SMs ({share}): too few to reach the roof"]
 
 
 def _confidence(penalty: float) -> str:

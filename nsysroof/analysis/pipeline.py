@@ -29,9 +29,9 @@ from nsysroof.analysis.tables import (
     host_calls,
     kernel_rows,
     stream_rows,
-    unexplained_rows,
 )
 from nsysroof.analysis.theory import Hardware, assume, choose_hardware, choose_model, make_workload
+from nsysroof.analysis.unexplained import unexplained_rows
 from nsysroof.match.assign import Placement, Plan, place_operators
 from nsysroof.match.engines import projects_value_first
 from nsysroof.match.phases import attention_names, step_phases
@@ -201,7 +201,15 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         gaps=gap_rows(gaps, found.activities, found.texts, found.steps, everything=all_gaps)
         if idle_known
         else [],
-        unexplained=unexplained_rows(found.kernels, found.texts, found.classes, modelled=modelled),
+        unexplained=unexplained_rows(
+            found.kernels,
+            found.texts,
+            found.classes,
+            modelled=modelled,
+            steps=analysed.steps.height,
+            peaks=hardware.peaks,
+            floor_ns=hardware.floor_ns,
+        ),
         impossible=impossible,
         links=links,
         collectives=collective_rows(

@@ -1,4 +1,4 @@
-"""Tables that need no theory: kernels, what is unexplained, links and the host's calls."""
+"""Tables that need no theory: kernels, gaps, streams and the host's calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from nsysroof.results import (
     KernelRow,
     StreamRow,
     Timeline,
-    UnexplainedRow,
 )
 from nsysroof.timeline.activity import Activity, launches_of
 from nsysroof.trace import Trace
@@ -23,9 +22,6 @@ from nsysroof.trace.schema import unpack_block, unpack_grid
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _LAUNCHES = ("kernel_launch", "graph_launch")
 _SYNCS = ("synchronize", "blocking_copy")
-_UNKNOWN_HINT = "no rule knows this name; nsysroof rules explain shows how to add one"
-_FOREIGN_HINT = "no operator of the model does this"
-_NO_MODEL_HINT = "give --model and the workload to explain it"
 _LARGEST_GAPS = 20
 _ACTIVITY_NAMES = {Activity.COPY: "copy", Activity.FILL: "fill", Activity.REPLAY: "graph replay"}
 
@@ -92,37 +88,6 @@ def kernel_rows(
             )
         )
     return found
-
-
-def unexplained_rows(
-    kernels: pl.DataFrame,
-    texts: Sequence[str],
-    classes: Sequence[KernelClass],
-    *,
-    modelled: bool,
-) -> list[UnexplainedRow]:
-    """Return the kernels without an operator by (name, grid), the longest in total first."""
-    whole = int(kernels.select(_LENGTH.sum()).item())
-    rows = (
-        kernels.lazy()
-        .filter(pl.col("role").is_null())
-        .group_by("name", "grid")
-        .agg(pl.len().alias("instances"), _LENGTH.sum().alias("total"))
-        .collect(engine="streaming")
-        .sort(["total", "name", "grid"], descending=[True, False, False])
-    )
-    return [
-        UnexplainedRow(
-            name=texts[name],
-            klass=classes[name].klass,
-            grid=unpack_grid(grid),
-            instances=instances,
-            total_ns=total,
-            share=total / whole if whole else 0.0,
-            hint=_hint(classes[name], modelled=modelled),
-        )
-        for name, grid, instances, total in rows.iter_rows()
-    ]
 
 
 def coverage(kernels: pl.DataFrame) -> Coverage:
@@ -270,9 +235,3 @@ def _shares(kernels: pl.LazyFrame) -> tuple[float | None, float | None]:
         .row(0)
     )
     return own / whole if whole else None, count / rows if rows else None
-
-
-def _hint(kernel: KernelClass, *, modelled: bool) -> str:
-    if kernel.rule is None:
-        return _UNKNOWN_HINT
-    return _FOREIGN_HINT if modelled else _NO_MODEL_HINT

@@ -18,6 +18,7 @@ from nsysroof.cli.gpus import gpus
 from nsysroof.cli.info import info
 from nsysroof.cli.kernels import kernels
 from nsysroof.cli.models import models
+from nsysroof.cli.plot import plot
 from nsysroof.cli.schema import schema
 from nsysroof.cli.whatif import whatif
 
@@ -77,7 +78,20 @@ def _start(
         raise typer.Exit(2)
 
 
-for _command in (info, analyze, estimate, gaps, kernels, diff, check, whatif, gpus, models, schema):
+for _command in (
+    info,
+    analyze,
+    estimate,
+    gaps,
+    kernels,
+    diff,
+    check,
+    whatif,
+    plot,
+    gpus,
+    models,
+    schema,
+):
     app.command()(_command)
 app.add_typer(rules.app, name="rules")
 app.add_typer(roofs.app, name="roofs")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nsysroof.cli.options import OutputOptions, grouped
+from nsysroof.cli.options import OutputOptions, TracePath, grouped
 from nsysroof.cli.output import choose_destination
 from nsysroof.errors import InputError, UsageError
 from nsysroof.report.views import Card, Listing
@@ -51,20 +51,48 @@ def explain(
     rules: ExtraRules = None,
     output: OutputOptions,
 ) -> None:
-    """Tell which rule fits a kernel name, and what it reads out of it."""
+    """Tell which rule fits a kernel name, and what it reads out of it.
+
+    For a name of unknown class there is a rule to fill in.
+    """
     destination = choose_destination(output)
 
+    from nsysroof.match.classes import UNKNOWN
+    from nsysroof.match.launch import access_of
     from nsysroof.match.rules import load_rules
+    from nsysroof.match.stub import class_comment, rule_stub
 
     found = load_rules(rules).classify(name)
+    access = access_of(name)
+    stub = rule_stub(name) if found.klass == UNKNOWN else None
     fields: dict[str, Any] = {
         "name": found.name,
         "class": found.klass,
         "rule": found.rule,
         "attributes": dict(found.attributes),
         "roles": list(found.roles),
+        "meaning": found.entry.meaning,
+        "operators": ["+".join(sorted(kinds)) for kinds in found.implements],
+        "part_of": sorted(found.parts),
+        "memory": None if access is None else str(access),
+        "stub": None if stub is None else f"{class_comment()}\n{stub}\n",
     }
     destination.write(Card(title="Kernel name", fields=fields))
+
+
+@app.command()
+@grouped
+def stub(trace: TracePath, *, rules: ExtraRules = None) -> None:
+    """Print rules to fill in for the kernels of unknown class of a trace, the longest first.
+
+    The output is a file of rules: write the class of each, and give the file with --rules.
+    """
+    from nsysroof.analysis.unexplained import unknown_names
+    from nsysroof.match.rules import load_rules
+    from nsysroof.match.stub import stub_file
+    from nsysroof.trace import open_trace
+
+    sys.stdout.write(stub_file(unknown_names(open_trace(trace), load_rules(rules))))
 
 
 @app.command()

@@ -64,7 +64,14 @@ class Items:
     items: tuple[Item, ...]
 
 
-Block: TypeAlias = str | Items | Grid
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verbatim:
+    """Lines to copy: neither broken nor shortened."""
+
+    lines: tuple[str, ...]
+
+
+Block: TypeAlias = str | Items | Grid | Verbatim
 """A string is a paragraph."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TextIO
 
-from nsysroof.report.blocks import Block, Grid, Item, Items, Kind
+from nsysroof.report.blocks import Block, Grid, Item, Items, Kind, Verbatim
 from nsysroof.report.characters import printable
 from nsysroof.report.pages import page
 from nsysroof.report.views import View
@@ -32,6 +32,8 @@ def _block(block: Block) -> str:
             return _inert(block)
         case Items():
             return "\n".join(_item(item) for item in block.items)
+        case Verbatim():
+            return "\n".join(f"    {printable(line)}" for line in block.lines)
         case _:
             return _grid(block)
 

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Kind, Row, Section
+from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Kind, Row, Section, Verbatim
 from nsysroof.report.characters import brief_name, printable, shortened
 from nsysroof.report.pages import page
 from nsysroof.report.views import View
@@ -66,6 +66,8 @@ class _Layout:
             case Items():
                 labels = max((cell_len(printable(item.label)) for item in block.items), default=0)
                 return [line for item in block.items for line in self._item(item, labels)]
+            case Verbatim():
+                return [Text(_MARGIN + printable(line)) for line in block.lines]
             case _:
                 return self._grid(block)
 

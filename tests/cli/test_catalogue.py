@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fixtures.builder import ExportBuilder
 from nsysroof.theory.gpus import gpu_keys
 from nsysroof.theory.models.spec import model_keys
 from tests.cli.conftest import Outcome
@@ -65,10 +67,63 @@ def test_a_config_file_is_shown_like_a_catalogued_model(command: Command, tmp_pa
 
 def test_rules_explain(command: Command) -> None:
     found = json.loads(command("rules", "explain", NVJET, "-f", "json").out)
-    assert list(found) == ["name", "class", "rule", "attributes", "roles"]
+    assert list(found)[:5] == ["name", "class", "rule", "attributes", "roles"]
     assert (found["name"], found["class"]) == (NVJET, "gemm")
     assert "attn.qkv_proj" in found["roles"]
     assert "lm_head" in found["roles"]
+    assert (found["rule"], found["operators"]) == ("nvjet.gemm", ["gemm", "router_gemm"])
+    assert (found["memory"], found["stub"]) == (None, None)
+
+
+def test_rules_explain_says_what_a_launch_moves(command: Command) -> None:
+    name = (
+        "void at::native::vectorized_elementwise_kernel<(int)8, "
+        "at::native::CUDAFunctor_add<c10::BFloat16>, std::array<char *, (unsigned long)3>>(int)"
+    )
+    found = json.loads(command("rules", "explain", name, "-f", "json").out)
+    # Two operands of 2 B are read, one is written.
+    assert found["memory"] == "8 elements a thread, 6 B of memory an element"
+    assert (found["operators"], found["part_of"]) == (["residual_add"], ["rope"])
+
+
+def test_the_rule_that_explain_prints_works_once_its_class_is_filled_in(
+    command: Command, tmp_path: Path
+) -> None:
+    name = "void house::fusedHouseThing4<__nv_bfloat16>(const T1 *, 'x')"
+    shown = command("rules", "explain", name, "-f", "table").out
+    pasted = shown.partition("\nstub\n")[2]
+    path = tmp_path / "own.toml"
+    path.write_text(pasted)
+    refused = command("rules", "explain", name, "--rules", path)
+    assert refused.code == 2
+    assert "class 'CLASS', which does not exist" in refused.err
+    path.write_text(pasted.replace('"CLASS"', '"rmsnorm"'))
+    later = name.replace("Thing4", "Thing5")  # the next version of the same kernel
+    for asked in (name, later):
+        found = json.loads(command("rules", "explain", asked, "--rules", path, "-f", "json").out)
+        assert (found["class"], found["stub"]) == ("rmsnorm", None)
+        assert found["operators"][0] == "rms_norm"
+
+
+def test_rules_stub_is_a_file_for_every_unknown_kernel_of_a_trace(
+    command: Command, tmp_path: Path
+) -> None:
+    export = ExportBuilder().kernel(NVJET, 0, 90).kernel("house_one", 100, 110)
+    export.kernel("house_two", 200, 290).kernel("house_one", 300, 310)
+    trace, path = export.write(tmp_path / "run.sqlite"), tmp_path / "own.toml"
+    result = command("rules", "stub", trace)
+    assert (result.code, result.err) == (0, "")
+    # The longest first, one rule a name, and none for what is known.
+    assert re.findall(r"^words = '(.*)'$", result.out, re.MULTILINE) == [
+        "^house_two$",
+        "^house_one$",
+    ]
+    path.write_text(result.out.replace('"CLASS"', '"activation"'))
+    left = command("rules", "stub", trace, "--rules", path)
+    assert "[[rule]]" not in left.out
+    report = json.loads(command("analyze", trace, "--rules", path, "-f", "json").out)
+    classes = {row["name"]: row["class"] for row in report["unexplained"]}
+    assert classes == {NVJET: "gemm", "house_two": "activation", "house_one": "activation"}
 
 
 def test_rules_lists_the_rules_in_order(command: Command) -> None:

@@ -37,12 +37,14 @@ EVERYWHERE = {
         "--tp", "--ep", "--dp", "--peak", "--model", "--from-gpu", "--from-batch",
         "--from-context", "--from-tp", *TRACE[1:], *OUTPUT,
     ),
+    "plot": ("-o, --output", "--force", *THEORY, *TRACE, "-h, --help"),
     "gpus": OUTPUT,
     "models": OUTPUT,
     "schema": ("-h, --help",),
-    "rules": (*OUTPUT, "explain", "classify"),
+    "rules": (*OUTPUT, "explain", "classify", "stub"),
     "rules explain": ("--rules", *OUTPUT),
     "rules classify": ("--rules", *OUTPUT),
+    "rules stub": ("--rules",),
 }  # fmt: skip
 
 

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Row, Section, name, number
+from nsysroof.report.blocks import (
+    Column,
+    Grid,
+    Item,
+    Items,
+    Row,
+    Section,
+    Verbatim,
+    name,
+    number,
+)
 from nsysroof.report.sheets import cell, is_table
 from nsysroof.report.views import Card, Listing
 from nsysroof.units import format_bytes, format_rate
@@ -25,19 +35,25 @@ def listing_section(listing: Listing) -> Section:
 
 
 def card_sections(card: Card) -> tuple[Section, ...]:
-    """Return one entry: its plain fields first, then its tables."""
+    """Return one entry: its plain fields first, then texts of several lines, then its tables."""
     tables = {key: value for key, value in card.fields.items() if is_table(value)}
     plain = {key: value for key, value in card.fields.items() if key not in tables}
-    items = tuple(Item(label=key, text=_text(value)) for key, value in plain.items())
-    blocks: list[Block] = [Items(items=items)]
-    head = Section(title=card.title, blocks=tuple(blocks))
+    lines = {key: tuple(value.splitlines()) for key, value in plain.items() if _is_lines(value)}
+    items = tuple(
+        Item(label=key, text=_text(value)) for key, value in plain.items() if key not in lines
+    )
     return (
-        head,
+        Section(title=card.title, blocks=(Items(items=items),)),
+        *(Section(title=key, blocks=(Verbatim(lines=told),)) for key, told in lines.items()),
         *(
             Section(title=key, blocks=(_grid(tuple(rows[0]), rows),))
             for key, rows in tables.items()
         ),
     )
+
+
+def _is_lines(value: Any) -> bool:
+    return isinstance(value, str) and "\n" in value
 
 
 def _grid(

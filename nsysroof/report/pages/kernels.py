@@ -7,6 +7,10 @@ from nsysroof.results import ImpossibleRow, KernelRow, LinkPart, LinkRow, Report
 from nsysroof.units import format_bytes, format_rate, format_ratio, format_share, format_us
 
 _UNEXPLAINED_SHOWN = 10
+_STUBS = (
+    "Rules to fill in for those of class unknown: `nsysroof rules stub TRACE > own.toml`, then "
+    "--rules own.toml."
+)
 
 
 def unexplained_section(report: Report) -> Section:
@@ -31,6 +35,8 @@ def unexplained_section(report: Report) -> Section:
     left = len(ordered) - len(shown)
     if left:
         after.append(f"… and {left:,} more: -f tsv lists all.")
+    if any(row.stub for row in ordered):
+        after.append(_STUBS)
     return Section(title=title, blocks=(grid, *after))
 
 
@@ -103,7 +109,23 @@ def _unexplained(row: UnexplainedRow, *, hinted: bool) -> Row:
         row.klass,
         row.name,
     )
-    return Row(cells=cells, below=f"hint: {row.hint}" if hinted and row.hint else "")
+    told = [_moved(row), f"hint: {row.hint}" if hinted and row.hint else ""]
+    return Row(cells=cells, below="; ".join(filter(None, told)))
+
+
+def _moved(row: UnexplainedRow) -> str:
+    """Return the bytes of one instance and what they would take, in so far as they are known."""
+    if row.bytes_low is None:
+        return ""
+    least = format_bytes(row.bytes_low)
+    size = f"≥ {least}" if row.bytes_high is None else f"{least} to {format_bytes(row.bytes_high)}"
+    if row.bytes_low == row.bytes_high or least == format_bytes(row.bytes_high):
+        size = least
+    told = f"each moves {size} by its launch geometry"
+    if row.ratio is None:
+        return told
+    times = f"≥ {format_us(row.bound_ns)} µs, p50 {format_us(row.p50_ns)} µs"
+    return f"{told}: {times}, ratio ≤ {format_ratio(row.ratio)}"
 
 
 def _by_ratio(row: ImpossibleRow) -> tuple[float, str, str]:

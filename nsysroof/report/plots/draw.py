@@ -52,7 +52,15 @@ def draw(view: Estimate | Sweep, path: Path) -> None:
     Raises:
         UsageError: ``cannot-write``, or as ``figure_of``.
     """
-    figure = figure_of(view)
+    save_figure(figure_of(view), path)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a picture as ``.png`` or ``.svg``, whole or not at all.
+
+    Raises:
+        UsageError: ``cannot-write``.
+    """
     # Neither the time nor the versions of libraries belong into the file.
     unstamped = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
     try:

@@ -64,6 +64,7 @@ RC: dict[Any, Any] = {
     "svg.hashsalt": "nsysroof",
     "svg.fonttype": "path",
     "path.simplify": False,
+    "text.parse_math": False,
 }
 """Every setting that a user's own configuration could change."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Kind, Row, Section
+from nsysroof.report.blocks import Block, Column, Grid, Item, Items, Kind, Row, Section, Verbatim
 from nsysroof.report.characters import printable, shortened
 from nsysroof.report.web.markup import Markup, element, join, name
 
@@ -27,6 +27,8 @@ def block_of(block: Block) -> Markup:
             return element("p", prose(block))
         case Items():
             return element("ul", *(_item(item) for item in block.items), class_="items")
+        case Verbatim():
+            return element("pre", *(f"{printable(line)}\n" for line in block.lines))
         case _:
             return _table(block)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import ceil, floor, log10, sqrt
 
 from nsysroof.report.placing import Box, Dot, inside, overlap, place_labels
+from nsysroof.report.tones import tone_of_role
 from nsysroof.report.web.blocks import scrolling
 from nsysroof.report.web.markup import Markup, element, join, number
-from nsysroof.report.web.tones import tone_of_role
 from nsysroof.results import OperatorRow, PeakUsed, Report
 from nsysroof.units import format_rate, format_ratio, format_us
 
