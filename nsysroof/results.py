@@ -463,7 +463,8 @@ class UnexplainedRow(_Plain, frozen=True, kw_only=True):
 
     ``instances_per_step`` and ``ns_per_step`` are means over the analysed steps, null without
     steps. ``bytes_low`` and ``bytes_high`` are the fewest and the most bytes that one instance can
-    have read and written, by ``evidence``: null where nothing tells or limits them. ``bound_ns`` is
+    have read and written, by ``evidence``: null where nothing tells or limits them. ``sizes`` are
+    batch, m, n and k of a matrix product that an NVTX range tells. ``bound_ns`` is
     the time of the fewest at the bandwidth of the GPU; ``ratio`` = p50 / bound, so at most that,
     null where the most is not known or the bound lies below the latency floor. ``stub`` is a rule to fill in where the class is unknown.
     """
@@ -480,7 +481,8 @@ class UnexplainedRow(_Plain, frozen=True, kw_only=True):
     ns_per_step: float | None = None
     bytes_low: int | None = None
     bytes_high: int | None = None
-    evidence: str | None = None  # launch-geometry
+    evidence: str | None = None  # launch-geometry | nvtx-shape
+    sizes: list[int] | None = None
     bound_ns: float | None = None
     ratio: float | None = None
     stub: str | None = None

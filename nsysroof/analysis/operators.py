@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import structs
 
 from nsysroof.analysis.grids import judge_grid
 from nsysroof.match.assign import Placement
@@ -129,6 +130,7 @@ def operator_rows(
     groups: Sequence[OperatorGroup],
     texts: Sequence[str],
     *,
+    confirmed: Collection[int] = (),
     steps: int,
     floor_ns: float,
     sm_count: int | None,
@@ -140,6 +142,7 @@ def operator_rows(
             ``advance_ns``.
         groups: The operator groups.
         texts: Text of each kernel name.
+        confirmed: Groups whose shapes NVTX ranges tell as well.
         steps: Steps analysed, summed over GPUs.
         floor_ns: Latency floor of a small kernel.
         sm_count: SMs of the GPU, where it is known: a grid of fewer blocks cannot reach the roof.
@@ -158,10 +161,14 @@ def operator_rows(
         pl.col("advance").sum().alias("advance_total"),
     )
     shown = _kernels_of(known)
-    return [
-        _row(groups[row["group"]], row, shown[row["group"]], texts, steps, floor_ns, sm_count)
-        for row in stats.sort("group").iter_rows(named=True)
-    ]
+    found = []
+    for row in stats.sort("group").iter_rows(named=True):
+        at = row["group"]
+        measured = _row(groups[at], row, shown[at], texts, steps, floor_ns, sm_count)
+        if at in confirmed:
+            measured = structs.replace(measured, evidence="nvtx-shape", confidence="high")
+        found.append(measured)
+    return found
 
 
 def _instances(known: pl.LazyFrame) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from nsysroof.analysis.operators import OperatorGroup, group_operators, operator
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.plans import make_plans
+from nsysroof.analysis.products import agrees, product_findings, told_products, usual_products
 from nsysroof.analysis.selection import Selection, select
 from nsysroof.analysis.shapes import batch_of_grids, shape_findings, usual_launches
 from nsysroof.analysis.step_timeline import step_timeline
@@ -122,10 +123,13 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         found.theory,
         found.analysed,
     )
+    told = told_products(trace, found.kernels)
+    products = usual_products(told, found.kernels, found.groups)
     operators = operator_rows(
         found.kernels,
         found.groups,
         found.texts,
+        confirmed={at for at, one in products.items() if agrees(found.groups[at], one)},
         steps=analysed.steps.height,
         floor_ns=hardware.floor_ns,
         sm_count=hardware.gpu.sm_count if hardware.gpu else None,
@@ -134,6 +138,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         *hardware.findings,
         *_layer_findings(found),
         *_shape_findings(found),
+        *(product_findings(found.groups, products, theory.model.name) if theory.model else ()),
         *find.dtype_mismatch(operators, found.classes),
     ]
     doubted = {finding.slug for finding in mismatches if finding.severity == "error"}
@@ -165,7 +170,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         peaks_used=_peaks_used(found.groups, links, hardware.peaks),
         notes=[theory.note] if theory.note else [],
     )
-    told = [
+    findings = [
         *capture.findings,
         *found.contents.findings,
         *mismatches,
@@ -181,7 +186,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     ]
     return Report(
         tool_version=__version__,
-        capture=structs.replace(capture, findings=find.in_order(told)),
+        capture=structs.replace(capture, findings=find.in_order(findings)),
         assumptions=assumptions,
         coverage=covered,
         timeline=timeline,
@@ -209,6 +214,7 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
             steps=analysed.steps.height,
             peaks=hardware.peaks,
             floor_ns=hardware.floor_ns,
+            told=told,
         ),
         impossible=impossible,
         links=links,
