@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nsysroof import compare as comparing
 from nsysroof import gate
@@ -38,6 +38,9 @@ from nsysroof.theory.sweep import Axis
 from nsysroof.theory.workload import Workload
 from nsysroof.trace import Trace
 from nsysroof.trace import open_trace as _open
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _OPTIONS = frozenset(field.name for field in fields(Options))
 _OF_WORKLOAD = tuple(field.name for field in fields(Workload) if field.name in _OPTIONS)
@@ -208,6 +211,21 @@ def save(result: View | Slices, path: str | Path) -> Path:
             with path.open("w", encoding="utf-8", newline="\n") as stream:
                 renderer.render(result, stream)
     return path
+
+
+def figure(result: Report | Estimate | Sweep, kind: str = "roofline") -> Figure:
+    """Return a picture as a matplotlib figure, which a notebook shows.
+
+    Args:
+        result: A report; or an estimate or a sweep, which have one picture each.
+        kind: Of a report: roofline, step, timeline or gaps.
+
+    Raises:
+        UsageError: ``nothing-to-draw`` where the result does not hold it.
+    """
+    from nsysroof.report.plots import figure_of, report_figure  # noqa: PLC0415  it is slow to load
+
+    return report_figure(result, kind) if isinstance(result, Report) else figure_of(result)
 
 
 def _wrong_result(path: Path) -> UsageError:

@@ -66,7 +66,7 @@ def test_the_library_example_runs() -> None:
 
 def test_the_commands_of_the_readme_exist() -> None:
     named = set(re.findall(r"^\$ nsysroof (\w+)", README, re.MULTILINE))
-    assert named == {"info", "analyze", "estimate"}
+    assert named == {"info", "analyze", "estimate", "plot", "whatif", "check"}
     for name in sorted(named):
         assert "Usage" in on_a_terminal([name, "--help"])
 

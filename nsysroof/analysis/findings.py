@@ -77,7 +77,7 @@ def no_steps(step_range: str | None) -> list[Finding]:
     why = (
         f"no NVTX range matches {step_range!r}"
         if step_range is not None
-        else "no graph replay, no repeating kernel pattern"
+        else "no annotation of an engine in NVTX, no graph replay, no repeating kernel pattern"
     )
     return [
         finding(

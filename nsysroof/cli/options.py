@@ -63,6 +63,9 @@ TracePath = Annotated[
     Path,
     typer.Argument(metavar="TRACE", help="Export of nsys: .sqlite, a parquet folder, .nsys-rep."),
 ]
+QuietFlag = Annotated[
+    bool, typer.Option("-q", "--quiet", callback=_be_quiet, help="No progress, no `wrote FILE`.")
+]
 ModelName = Annotated[
     str | None,
     typer.Option(
@@ -262,10 +265,7 @@ class OutputOptions:
         ),
     ] = None
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False
-    quiet: Annotated[
-        bool,
-        typer.Option("-q", "--quiet", callback=_be_quiet, help="No progress, no `wrote FILE`."),
-    ] = False
+    quiet: QuietFlag = False
     verbose: Annotated[
         bool,
         typer.Option(

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nsysroof.cli.options import QUIET, ModelName, SelectionOptions, TheoryOptions, grouped
+from nsysroof.cli.options import (
+    QUIET,
+    ModelName,
+    QuietFlag,
+    SelectionOptions,
+    TheoryOptions,
+    grouped,
+)
 from nsysroof.cli.output import check_free
 from nsysroof.cli.reading import check_strictly, read_runs
 from nsysroof.errors import UsageError
@@ -52,6 +59,7 @@ def plot(
         Path, typer.Option("-o", "--output", metavar="FILE", help="A .png or .svg file.")
     ],
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    quiet: QuietFlag = False,  # noqa: ARG001  its callback remembers it
     model: ModelName = None,
     theory: TheoryOptions,
     selection: SelectionOptions,

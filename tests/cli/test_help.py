@@ -36,7 +36,7 @@ EVERYWHERE = {
         "--tp", "--ep", "--dp", "--peak", "--model", "--from-gpu", "--from-batch",
         "--from-context", "--from-tp", *TRACE[1:], *OUTPUT,
     ),
-    "plot": ("-o, --output", "--force", *THEORY, *TRACE, "-h, --help"),
+    "plot": ("-o, --output", "--force", "-q, --quiet", *THEORY, *TRACE, "-h, --help"),
     "gpus": OUTPUT,
     "models": OUTPUT,
     "schema": ("-h, --help",),
