@@ -1,0 +1,107 @@
+"""The results as plain data: what crosses from the analysis to every report, file and gate.
+
+Each class is one object of the JSON described in the command line's contract; field names carry
+their unit. ``None`` means "not known", and a finding says why; it is never written as 0.
+"""
+
+from nsysroof.results.base import (
+    FORMAT_VERSION,
+)
+from nsysroof.results.capture import (
+    SEVERITIES,
+    Assumptions,
+    Capture,
+    CaptureDevice,
+    CaptureProcess,
+    Finding,
+    PeakUsed,
+)
+from nsysroof.results.estimate import (
+    Estimate,
+    EstimateLayer,
+    EstimateMemory,
+    EstimateOffload,
+    EstimateRow,
+    EstimateStep,
+    Sweep,
+    SweepRow,
+)
+from nsysroof.results.report import (
+    Report,
+)
+from nsysroof.results.rows import (
+    CollectiveRow,
+    Coverage,
+    Host,
+    ImpossibleRow,
+    KernelRow,
+    LinkPart,
+    LinkRow,
+    OperatorBytes,
+    OperatorRow,
+    OverlapRow,
+    UnexplainedRow,
+)
+from nsysroof.results.timeline import (
+    GRAPH_REPLAY,
+    IDLE_CAUSES,
+    Budget,
+    Gap,
+    KernelWindow,
+    Phase,
+    Spread,
+    StepBounds,
+    StepIdle,
+    StepKernel,
+    Steps,
+    StepSlice,
+    StepTimeline,
+    StreamRow,
+    Timeline,
+)
+
+__all__ = [
+    "FORMAT_VERSION",
+    "GRAPH_REPLAY",
+    "IDLE_CAUSES",
+    "SEVERITIES",
+    "Assumptions",
+    "Budget",
+    "Capture",
+    "CaptureDevice",
+    "CaptureProcess",
+    "CollectiveRow",
+    "Coverage",
+    "Estimate",
+    "EstimateLayer",
+    "EstimateMemory",
+    "EstimateOffload",
+    "EstimateRow",
+    "EstimateStep",
+    "Finding",
+    "Gap",
+    "Host",
+    "ImpossibleRow",
+    "KernelRow",
+    "KernelWindow",
+    "LinkPart",
+    "LinkRow",
+    "OperatorBytes",
+    "OperatorRow",
+    "OverlapRow",
+    "PeakUsed",
+    "Phase",
+    "Report",
+    "Spread",
+    "StepBounds",
+    "StepIdle",
+    "StepKernel",
+    "StepSlice",
+    "StepTimeline",
+    "Steps",
+    "StreamRow",
+    "Sweep",
+    "SweepRow",
+    "Timeline",
+    "UnexplainedRow",
+]

@@ -1,0 +1,63 @@
+"""The report on a trace."""
+
+from __future__ import annotations
+
+from nsysroof.results.base import FORMAT_VERSION, Tables
+from nsysroof.results.capture import Assumptions, Capture
+from nsysroof.results.rows import (
+    CollectiveRow,
+    Coverage,
+    Host,
+    ImpossibleRow,
+    KernelRow,
+    LinkRow,
+    OperatorRow,
+    OverlapRow,
+    UnexplainedRow,
+)
+from nsysroof.results.timeline import (
+    Budget,
+    Gap,
+    Phase,
+    StepBounds,
+    Steps,
+    StepTimeline,
+    StreamRow,
+    Timeline,
+)
+
+
+class Report(Tables, frozen=True, kw_only=True):
+    """The answer of ``analyze``: saved, rendered, compared and gated as it is.
+
+    ``command`` is what made it, with files by their name alone; null from the library.
+    """
+
+    format: str = "nsysroof-report"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    command: str | None = None
+    capture: Capture
+    assumptions: Assumptions
+    coverage: Coverage
+    timeline: list[Timeline]
+    streams: list[StreamRow] = []
+    phases: list[Phase]
+    steps: Steps
+    budget: Budget | None
+    step_timeline: StepTimeline | None = None
+    step_bounds: StepBounds | None
+    operators: list[OperatorRow]
+    kernels: list[KernelRow]
+    gaps: list[Gap]
+    unexplained: list[UnexplainedRow]
+    impossible: list[ImpossibleRow]
+    links: list[LinkRow]
+    collectives: list[CollectiveRow] = []
+    overlaps: list[OverlapRow] = []
+    host: Host
+
+    def per_step(self, ns: int) -> float | None:
+        """Return ``ns`` of a whole window per step of any phase, null where there are none."""
+        steps = sum(phase.count for phase in self.phases)
+        return ns / steps if steps else None
