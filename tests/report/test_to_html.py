@@ -93,7 +93,7 @@ def test_the_longest_waits_of_the_step_stand_beside_them() -> None:
 def test_the_verdict_leads_to_the_findings() -> None:
     tile = page(drawn()).one("header").all("dd")[0]
     assert tile.text == "read first 1 error, 1 warning, 1 note"
-    assert tile.one("a").attributes["href"] == "#capture"
+    assert tile.one("a").attributes == {"href": "#capture", "class": "error"}
     assert page(sample.empty()).one("header").all("dd")[0].text == "no kernels 1 error"
 
 
@@ -314,5 +314,5 @@ def test_a_step_of_many_kernels_stays_below_a_megabyte() -> None:
 
 def test_nothing_known_is_said_so() -> None:
     bare = drawn(assumptions=Assumptions(), operators=[])
-    assert page(bare).one("h1").text == "no model given on an unknown GPU"
+    assert page(bare).one("h1").text == "an unknown GPU, no model given"
     assert section(bare, "operators").all("table") == []

@@ -23,7 +23,8 @@ def subject(assumptions: Assumptions) -> str:
     'qwen3-8b on l4, batch 2, context 8'
     """
     a = assumptions
-    parts = [f"{a.model or 'no model given'} on {a.gpu or 'an unknown GPU'}"]
+    gpu = a.gpu or "an unknown GPU"
+    parts = [f"{a.model} on {gpu}" if a.model else f"{gpu}, no model given"]
     parts += [a.phase] if a.phase else []
     parts += [f"batch {a.batch:,}"] if a.batch else []
     if a.context:
@@ -51,15 +52,17 @@ def _tiles(report: Report) -> Sequence[Markup]:
     wall = report.steps.wall_ns
     floor = f"its bound {format_us(bounds.serial_ns)} µs" if bounds else "no bound known"
     return (
-        _tile("capture", told, worst, link="capture"),
+        _tile("capture", told, worst, link="capture", severity=_severity(report)),
         _tile("explained", format_share(report.coverage.time_explained), "of kernel time"),
         _tile("step", f"{format_us(wall.p50)} µs" if wall else "–", _steps(report)),
         _tile("measured / bound", f"{format_ratio(over)} ×" if over else "–", floor),
     )
 
 
-def _tile(label: str, value: str, below: str, *, link: str | None = None) -> Markup:
-    shown = element("a", value, href=f"#{link}") if link else value
+def _tile(
+    label: str, value: str, below: str, *, link: str | None = None, severity: str | None = None
+) -> Markup:
+    shown = element("a", value, href=f"#{link}", class_=severity) if link else value
     return element(
         "div",
         element("dt", label),
@@ -77,6 +80,12 @@ def _verdict(report: Report) -> tuple[str, str]:
     if counts["error"]:
         return told, "read first"
     return told, "usable with care" if counts["warning"] else "usable"
+
+
+def _severity(report: Report) -> str | None:
+    """Return the worst severity of a finding that is more than a note."""
+    told = {found.severity for found in report.capture.findings}
+    return next((severity for severity in SEVERITIES[:-1] if severity in told), None)
 
 
 def _steps(report: Report) -> str:
