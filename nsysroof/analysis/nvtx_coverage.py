@@ -6,7 +6,7 @@ import re
 
 import polars as pl
 
-from nsysroof.timeline.activity import launches_of
+from nsysroof.timeline.ranges import calls_inside
 from nsysroof.trace import Trace
 
 _START_END = "start_end"  # may end on another thread than it began on
@@ -34,12 +34,11 @@ def nvtx_coverage(trace: Trace, kernels: pl.DataFrame, step_range: str) -> float
     total = _time_ns(kernels)
     if not ranges.height or not total:
         return None
-    calls = launches_of(trace, kinds=("kernel_launch", "graph_launch")).sort("start_ns")
     apart = pl.col("kind") == _START_END
     inside = pl.concat(
         [
-            _launched_inside(calls, ranges.filter(~apart), by=["pid", "tid"]),
-            _launched_inside(calls, ranges.filter(apart), by=["pid"]),
+            calls_inside(trace, _union(ranges.filter(~apart), ["pid", "tid"])),
+            calls_inside(trace, _union(ranges.filter(apart), ["pid"]), by=["pid"]),
         ]
     ).unique()
     own = kernels.join(inside, on=["pid", "correlation"], how="semi")
@@ -50,17 +49,10 @@ def _time_ns(kernels: pl.DataFrame) -> int:
     return int(kernels.select((pl.col("end_ns") - pl.col("start_ns")).sum()).item())
 
 
-def _launched_inside(calls: pl.DataFrame, ranges: pl.DataFrame, *, by: list[str]) -> pl.DataFrame:
-    """Return ``pid`` and ``correlation`` of the calls that start within the union of the ranges."""
-    latest = (
+def _union(ranges: pl.DataFrame, by: list[str]) -> pl.DataFrame:
+    """Return the ranges, each reaching as far as any that opened before it, by start."""
+    return (
         ranges.sort(*by, "start_ns")
         .select(*by, range_start="start_ns", range_end=pl.col("end_ns").cum_max().over(by))
         .sort("range_start")
-    )
-    return (
-        calls.join_asof(
-            latest, left_on="start_ns", right_on="range_start", by=by, check_sortedness=False
-        )
-        .filter(pl.col("start_ns") < pl.col("range_end"))
-        .select("pid", "correlation")
     )

@@ -12,10 +12,8 @@ from nsysroof.findings import finding
 from nsysroof.match.op_sizes import PREFIX, Product, parse_product
 from nsysroof.results import Finding
 from nsysroof.theory.kinds import MATMUL_KINDS
-from nsysroof.timeline.activity import launches_of
+from nsysroof.timeline.ranges import calls_inside
 from nsysroof.trace import Trace
-
-_KERNEL_LAUNCH = ("kernel_launch",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,27 +45,13 @@ def told_products(trace: Trace, kernels: pl.DataFrame) -> ToldProducts | None:
         .select(
             "pid",
             "tid",
-            "end_ns",
             range_start="start_ns",
+            range_end="end_ns",
             product=pl.col("text").replace_strict(numbers, return_dtype=pl.UInt32),
         )
         .sort("range_start")
     )
-    calls = (
-        launches_of(trace, kinds=_KERNEL_LAUNCH)
-        .select("pid", "tid", "correlation", "start_ns")
-        .sort("start_ns")
-        .join_asof(
-            telling,
-            left_on="start_ns",
-            right_on="range_start",
-            by=["pid", "tid"],
-            check_sortedness=False,
-        )
-        .filter(pl.col("start_ns") < pl.col("end_ns"))
-        .select("pid", "correlation", "product")
-        .unique(["pid", "correlation"], keep="first", maintain_order=True)
-    )
+    calls = calls_inside(trace, telling, kinds=("kernel_launch",))
     launched = kernels.select("pid", "correlation", "replayed").join(
         calls, on=["pid", "correlation"], how="left", maintain_order="left"
     )

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from nsysroof.timeline.activity import COPY_KINDS, Activity, by_gpu, launches_of
+from nsysroof.timeline.activity import COPY_KINDS, Activity, by_gpu
 from nsysroof.timeline.annotations import PREFIXES, step_marks
 from nsysroof.timeline.pattern import find_cycles
+from nsysroof.timeline.ranges import calls_inside
 from nsysroof.trace import Trace
 
 STEPS = pl.Schema(
@@ -66,7 +67,7 @@ def find_steps(
     """
     found = []
     marks = _marking_ranges(trace, step_range)
-    calls = _calls_inside(trace, marks) if marks.height else None
+    calls = calls_inside(trace, marks.drop("text")) if marks.height else None
     for _, rows in by_gpu(activities):
         marked = _starts_from_ranges(rows, marks, calls) if calls is not None else None
         if marked is not None and marked.height:
@@ -134,24 +135,6 @@ def _marking_ranges(trace: Trace, step_range: str | None) -> pl.DataFrame:
         "pid", "tid"
     ).fill_null(-(2**62))
     return ranges.filter(outer).with_row_index("range").sort("range_start")
-
-
-def _calls_inside(trace: Trace, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Return ``pid``, ``correlation`` and ``range`` of the launches inside a range."""
-    return (
-        launches_of(trace, kinds=("kernel_launch", "graph_launch"))
-        .sort("start_ns")
-        .join_asof(
-            ranges,
-            left_on="start_ns",
-            right_on="range_start",
-            by=["pid", "tid"],
-            check_sortedness=False,
-        )
-        .filter(pl.col("start_ns") < pl.col("range_end"))
-        .select("pid", "correlation", "range")
-        .unique(["pid", "correlation"], keep="first", maintain_order=True)
-    )
 
 
 def _starts_from_ranges(
