@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from nsysroof.match.align import Assignment, Launch, align
@@ -14,6 +16,7 @@ from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import OperatorKind
 
 _GEMM = frozenset({str(OperatorKind.GEMM)})
+_UNPLACED = 2**32 - 1
 _SIDE_STREAM = 0.05  # share of kernel time below which an eager stream is none of the model's
 
 
@@ -71,56 +74,74 @@ def place_operators(
     rows = kernels.select(*told).with_row_index("row")
     inside = rows["step"].is_not_null()
     stepped = _model_streams(rows if inside.all() else rows.filter(inside))
-    placed = stepped.select(
-        "row",
-        "gpu",
-        "step",
-        "name",
-        "stream",
-        ns=pl.col("end_ns") - pl.col("start_ns"),
-        position=pl.int_range(pl.len(), dtype=pl.UInt32).over("gpu", "step"),
-    )
-    # The sequence of names is the pattern; a sum of hashes over positions names it.
-    content = pl.struct("position", "name").hash(seed=1) // 2**20
-    placed = placed.with_columns(pattern=content.sum().over("gpu", "step"))
-    typical = (
-        placed.group_by("pattern", "position")
-        .agg(pl.col("name", "stream").first(), pl.col("ns").median())
-        .sort("pattern", "position")
-    )
-    sequences = [
-        (rows.select("pattern", "position"), _launches(rows, classes))
-        for rows in typical.partition_by("pattern", maintain_order=True)
-    ]
-    plan = _best_plan(plans, [launches for _, launches in sequences], floor_ns)
+    patterns = _patterns(stepped, classes)
+    plan = _best_plan(plans, [pattern.launches for pattern in patterns], floor_ns)
     covers: dict[tuple[int, ...], int] = {}
     penalties: list[float] = []
-    labels = []
-    for places, launches in sequences:
+    numbers = np.full(kernels.height, _UNPLACED, dtype=np.uint32)
+    mains = np.zeros(kernels.height, dtype=bool)
+    placed = np.zeros(kernels.height, dtype=bool)
+    for pattern in patterns:
+        launches = pattern.launches
         found = align(launches, plan.operators, plan.bounds_ns, floor_ns=floor_ns).assignments
-        labels.append(
-            places.with_columns(
-                _numbered(found, covers, penalties),
-                pl.Series("main", [assignment.main for assignment in found], dtype=pl.Boolean),
-            )
-        )
-    empty = (
-        placed.select("pattern", "position")
-        .clear()
-        .with_columns(covers=pl.lit(None, dtype=pl.UInt32), main=pl.lit(None, dtype=pl.Boolean))
+        numbers[pattern.rows] = _numbered(found, covers, penalties)
+        mains[pattern.rows] = [assignment.main for assignment in found]
+        placed[pattern.rows] = True
+    columns = (
+        pl.Series("covers", numbers).set(pl.Series(numbers == _UNPLACED), None),
+        pl.Series("main", mains).set(pl.Series(~placed), None),
     )
-    known = placed.select("row", "pattern", "position").join(
-        pl.concat([empty, *labels]), on=["pattern", "position"], how="left"
-    )
-    unplaced = known.select("covers", "main").clear(kernels.height)
-    columns = [column.scatter(known["row"], known[column.name]) for column in unplaced]
     return Placement(
         operators=plan.operators,
         kernels=kernels.with_columns(columns),
         covers=list(covers),
         penalties=penalties,
-        patterns=len(labels),
+        patterns=len(patterns),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pattern:
+    """Steps with one sequence of kernel names.
+
+    ``launches`` are the kernels with their median times; ``rows`` are the kernels' row numbers, a
+    line for each of the steps.
+    """
+
+    launches: list[Launch]
+    rows: npt.NDArray[np.uint32]
+
+
+def _patterns(stepped: pl.DataFrame, classes: Sequence[KernelClass]) -> list[_Pattern]:
+    """Return the distinct sequences of the steps, in the order of their first step.
+
+    Args:
+        stepped: Kernels of steps with their ``row``, sorted by GPU and start, so that the kernels
+            of a step stand together.
+        classes: Class of each distinct name.
+    """
+    if not stepped.height:
+        return []
+    gpu, step = stepped["gpu"].to_numpy(), stepped["step"].to_numpy()
+    begins = np.append(True, (gpu[1:] != gpu[:-1]) | (step[1:] != step[:-1]))
+    firsts = np.flatnonzero(begins)
+    names = stepped["name"].to_numpy()
+    alike: dict[bytes, list[int]] = {}
+    for first, last in zip(firsts, np.append(firsts[1:], stepped.height), strict=True):
+        alike.setdefault(names[first:last].tobytes(), []).append(int(first))
+    rows = stepped["row"].to_numpy()
+    ns = stepped.select(pl.col("end_ns") - pl.col("start_ns")).to_series().to_numpy()
+    streams = stepped["stream"].to_numpy()
+    found = []
+    for sequence, starts in alike.items():
+        length = len(sequence) // names.itemsize
+        at = np.array(starts)[:, None] + np.arange(length)
+        typical = zip(names[at[0]], streams[at[0]], np.median(ns[at], axis=0), strict=True)
+        launches = [
+            _launch(classes[name], int(stream), float(time)) for name, stream, time in typical
+        ]
+        found.append(_Pattern(launches=launches, rows=rows[at]))
+    return found
 
 
 def _best_plan(
@@ -146,13 +167,6 @@ def _best_plan(
                 for assignment, launch in zip(found.assignments, longest, strict=True)
             )
     return best
-
-
-def _launches(rows: pl.DataFrame, classes: Sequence[KernelClass]) -> list[Launch]:
-    return [
-        _launch(classes[name], stream, ns)
-        for name, stream, ns in rows.select("name", "stream", "ns").iter_rows()
-    ]
 
 
 def _model_streams(rows: pl.DataFrame) -> pl.DataFrame:
@@ -186,15 +200,15 @@ def _launch(kernel: KernelClass, stream: int, ns: float) -> Launch:
 
 def _numbered(
     found: Sequence[Assignment], covers: dict[tuple[int, ...], int], penalties: list[float]
-) -> pl.Series:
-    numbers: list[int | None] = []
+) -> list[int]:
+    numbers: list[int] = []
     for assignment in found:
         if not assignment.operators:
-            numbers.append(None)
+            numbers.append(_UNPLACED)
             continue
         number = covers.setdefault(assignment.operators, len(covers))
         if number == len(penalties):
             penalties.append(0.0)
         penalties[number] = max(penalties[number], assignment.penalty)
         numbers.append(number)
-    return pl.Series("covers", numbers, dtype=pl.UInt32)
+    return numbers
