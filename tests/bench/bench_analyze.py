@@ -60,8 +60,8 @@ def commands(path: Path) -> dict[str, list[str]]:
     }
 
 
-def measure(command: list[str], runs: int) -> tuple[float, float, int]:
-    """Return the median and the least wall time in s and the largest peak in bytes."""
+def measure(command: list[str], runs: int) -> tuple[float, float, float, int]:
+    """Return median and least wall time and median CPU time in s, and the largest peak in bytes."""
     results = []
     for _ in range(runs):
         begin = time.perf_counter()
@@ -69,9 +69,10 @@ def measure(command: list[str], runs: int) -> tuple[float, float, int]:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, command
-        results.append((time.perf_counter() - begin, usage.ru_maxrss * 1024))
-    times = [seconds for seconds, _ in results]
-    return statistics.median(times), min(times), max(peak for _, peak in results)
+        wall = time.perf_counter() - begin
+        results.append((wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024))
+    walls, cpus, peaks = zip(*results, strict=True)
+    return statistics.median(walls), min(walls), statistics.median(cpus), max(peaks)
 
 
 def report(path: Path, runs: int) -> None:
@@ -80,10 +81,12 @@ def report(path: Path, runs: int) -> None:
         while file.read(1 << 20):
             pass
     print(f"{path.name}: {path.stat().st_size / 1e6:,.0f} MB, {runs} runs\n")
-    print("| what | wall s, median (least) | peak MB |\n|---|---:|---:|")
+    print("| what | wall s, median (least) | CPU s | peak MB |\n|---|---:|---:|---:|")
     for name, command in commands(path).items():
-        median, least, peak = measure(command, runs)
-        print(f"| {name} | {median:.2f} ({least:.2f}) | {peak / 1e6:,.0f} |", flush=True)
+        median, least, cpu, peak = measure(command, runs)
+        print(
+            f"| {name} | {median:.2f} ({least:.2f}) | {cpu:.2f} | {peak / 1e6:,.0f} |", flush=True
+        )
 
 
 def main() -> None:
