@@ -8,7 +8,7 @@ another limiter), its efficiency is not known, and the range says so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -301,6 +301,8 @@ def options_of(report: Report, model: str | None = None) -> Options:
         dp=a.dp or 1,
         experts=a.experts,
         tokens_per_step=a.tokens_per_step,
+        draft=a.draft,
+        drafts=a.drafts,
         peaks=tuple(f"{peak.key}={peak.value!r}" for peak in a.peaks),
     )
 
@@ -320,12 +322,11 @@ def _changed(measured: Options, change: Change, was: Assumptions) -> Options:
         context = (was.context[0],)
     routed = (change.batch, change.new_tokens, change.ep) == (None, None, None)
     base = measured.peaks if change.gpu is None else ()
-    return Options(
-        model=measured.model,
+    return replace(
+        measured,
         gpu=change.gpu or measured.gpu,
         batch=batch,
         context=context,
-        phase=measured.phase,
         new_tokens=change.new_tokens or measured.new_tokens,
         weights=change.weights or measured.weights,
         kv=change.kv or measured.kv,

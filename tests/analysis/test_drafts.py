@@ -13,6 +13,7 @@ from fixtures.builder import ExportBuilder
 from nsysroof.analysis import Options, analyze
 from nsysroof.analysis.pipeline import label_kernels
 from nsysroof.analysis.theory import estimate_for
+from nsysroof.carryover import Change, carry_over
 from nsysroof.errors import UsageError
 from nsysroof.trace import open_trace
 from tests.analysis.decode_steps import WIDTHS, decode_pass, replay
@@ -69,3 +70,25 @@ def test_an_estimate_reads_the_draft_model_once_for_each_drafted_token() -> None
     assert extra == pytest.approx(DRAFTS * 2 * (layers + cache), rel=1e-3)
     assert both.layer == alone.layer
     assert (both.assumptions.draft, both.assumptions.drafts) == ("llama-3.2-1b", 2)
+
+
+def test_a_step_with_drafts_is_carried_over_with_them(tmp_path: Path) -> None:
+    """At twice the bandwidth the LM head of both models takes half the time."""
+    step = [*decode_pass("llama-3.1-8b"), *DRAFTS * decode_pass("llama-3.2-1b", "draft.")]
+    export = replay([(name, ns) for name, _, ns in step])
+    trace = open_trace(export.write(tmp_path / "carried.sqlite"))
+    options = Options(
+        model="llama-3.1-8b",
+        draft="llama-3.2-1b",
+        drafts=DRAFTS,
+        batch=1,
+        context=(512,),
+        peaks=("bw=3.352e12",),
+        step_range="^step_",
+    )
+    found = carry_over(analyze(trace, options), Change(peaks=("bw=6.704e12",)))
+    rows = {row.role: row for row in found.rows}
+    for role in ("lm_head", "draft.lm_head"):
+        measured = rows[role].measured_ns
+        assert measured is not None
+        assert rows[role].expected_ns == pytest.approx(measured / 2)
