@@ -301,6 +301,7 @@ def options_of(report: Report, model: str | None = None) -> Options:
         dp=a.dp or 1,
         experts=a.experts,
         tokens_per_step=a.tokens_per_step,
+        shared_prefix=a.shared_prefix or 0,
         draft=a.draft,
         drafts=a.drafts,
         peaks=tuple(f"{peak.key}={peak.value!r}" for peak in a.peaks),

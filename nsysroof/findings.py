@@ -197,7 +197,8 @@ _ANALYSIS = (
         meaning="The engine annotates other KV lengths in NVTX (error), or attention is faster "
         "than reading the whole KV cache would be (warning): shorter contexts than `--context`, a "
         "shared prefix, or a narrower cache.",
-        action="Give the KV length of each sequence with `--context`.",
+        action="Give the KV length of each sequence with `--context`, and what they share with "
+        "`--shared-prefix`.",
     ),
     FindingKind(
         slug="batch-mismatch",

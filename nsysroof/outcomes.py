@@ -21,7 +21,8 @@ VERDICTS = ("pass", "fail", "inconclusive")
 
 _ASSUMED = (
     "model", "gpu", "phase", "batch", "context", "new_tokens", "query_lengths", "weights", "kv",
-    "activations", "tp", "ep", "dp", "experts", "tokens_per_step", "draft", "drafts", "window_s", "devices",
+    "activations", "tp", "ep", "dp", "experts", "tokens_per_step", "shared_prefix", "draft", "drafts",
+    "window_s", "devices",
 )  # fmt: skip
 
 

@@ -38,7 +38,8 @@ _DOUBTS = {
 
 _DOUBT_HINTS = {
     "batch-mismatch": "give the number of sequences in a step with --batch",
-    "context-mismatch": "give the KV length of each sequence with --context",
+    "context-mismatch": "give the KV length of each sequence with --context, and what they "
+    "share with --shared-prefix",
     "tp-mismatch": "give the number of GPUs that share the model with --tp",
     "dtype-mismatch": "give the formats with --weights, --kv and --activations",
     "peak-too-low": "check --gpu, or give the peak that holds with --peak KEY=VALUE",

@@ -29,6 +29,7 @@ class Options:
         peaks: Peaks as ``KEY=VALUE`` per second, such as ``bw=3.9e12``.
         roofs: TOML file of measured roofs.
         tokens_per_step: Tokens that one step yields over all its sequences.
+        shared_prefix: Cached tokens at the start that all sequences share, kept and read once.
         draft: Model that drafts tokens for this one to verify; ``mtp``: the model's own head.
         drafts: Drafted tokens per sequence and step.
         expert_misses: Experts loaded from the host per layer.
@@ -59,6 +60,7 @@ class Options:
     peaks: tuple[str, ...] = ()
     roofs: Path | None = None
     tokens_per_step: float | None = None
+    shared_prefix: int = 0
     draft: str | None = None
     drafts: int | None = None
     expert_misses: float | None = None

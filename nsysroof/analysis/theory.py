@@ -122,6 +122,7 @@ def make_workload(options: Options, phase: str) -> Workload:
         experts=options.experts,
         tokens_per_step=options.tokens_per_step,
         expert_misses=options.expert_misses,
+        shared_prefix=options.shared_prefix,
     )
 
 
@@ -185,6 +186,7 @@ def assume(
         if options.floor_us is not None
         else "smallest kernels in a CUDA graph on Hopper, published measurements",
         tokens_per_step=options.tokens_per_step,
+        shared_prefix=options.shared_prefix or None,
         draft=options.draft,
         drafts=options.drafts,
         unprofiled_step_us=options.unprofiled_step_us,

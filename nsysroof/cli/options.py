@@ -172,6 +172,15 @@ class TheoryOptions:
             help="Tokens that a step yields over all sequences (speculative decoding).",
         ),
     ] = None
+    shared_prefix: Annotated[
+        int,
+        typer.Option(
+            "--shared-prefix",
+            metavar="N",
+            min=0,
+            help="Cached tokens that all sequences begin with, read once.",
+        ),
+    ] = 0
     draft: Annotated[
         str | None,
         typer.Option(

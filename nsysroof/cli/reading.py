@@ -54,6 +54,7 @@ def library_options(
         peaks=tuple(theory.peak or ()),
         roofs=theory.roofs,
         tokens_per_step=theory.tokens_per_step,
+        shared_prefix=theory.shared_prefix,
         draft=theory.draft,
         drafts=theory.drafts,
         expert_misses=theory.expert_misses,

@@ -87,6 +87,7 @@ class Assumptions(Plain, frozen=True, kw_only=True):
     floor_us: float | None = None
     floor_source: str | None = None
     tokens_per_step: float | None = None
+    shared_prefix: int | None = None
     draft: str | None = None
     drafts: int | None = None
     unprofiled_step_us: float | None = None

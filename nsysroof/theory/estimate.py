@@ -354,6 +354,7 @@ def _assumptions(
         experts=workload.experts,
         floor_us=None if floor_ns is None else floor_ns / 1e3,
         tokens_per_step=workload.tokens_per_step,
+        shared_prefix=workload.shared_prefix or None,
         peaks=[PeakUsed(key=k, value=p.value, source=p.source) for k, p in peaks.items()],
         notes=[*peaks.notes, *notes],
     )

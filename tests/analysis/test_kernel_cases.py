@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nsysroof.analysis import Options, analyze
+from nsysroof.analysis.theory import estimate_for
 from nsysroof.results import Report
 from nsysroof.trace import open_trace
 from tests.analysis.decode_steps import EMBED, FIRST_NORM, LAYER, NORM, decode_pass, replay
@@ -86,3 +88,17 @@ def _attention_step(folder: Path, attention_ns: int, grid: int) -> Report:
         step_range=STEPS,
     )
     return analyze(open_trace(export.write(folder / "attention.sqlite")), options)
+
+
+def test_a_prefix_that_all_sequences_share_is_read_once() -> None:
+    """Of 32 sequences of 4,096 tokens that share 4,000 there are 4,000 + 32 * 96 distinct tokens."""
+    options = Options(model="llama-3.1-8b", gpu="h100-sxm", batch=32, context=(4096,))
+    whole = estimate_for(options)
+    shared = estimate_for(replace(options, shared_prefix=4_000))
+    read = [
+        next(row for row in found.operators if row.role == "attn.core").bytes.kv_read
+        for found in (whole, shared)
+    ]
+    per_token = 2 * 8 * 128 * 2
+    assert read == [32 * 4_096 * per_token, (4_000 + 32 * 96) * per_token]
+    assert (whole.assumptions.shared_prefix, shared.assumptions.shared_prefix) == (None, 4_000)

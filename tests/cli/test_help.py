@@ -12,7 +12,7 @@ Command = Callable[..., Outcome]
 THEORY = (
     "--gpu", "--batch", "--context", "--phase", "--new-tokens", "--weights", "--kv",
     "--activations", "--tp", "--ep", "--dp", "--experts", "--floor-us", "--peak", "--roofs",
-    "--tokens-per-step", "--draft", "--drafts", "--expert-misses", "--unprofiled-step-us",
+    "--tokens-per-step", "--shared-prefix", "--draft", "--drafts", "--expert-misses", "--unprofiled-step-us",
 )  # fmt: skip
 TRACE = ("--model", "--device", "--window", "--step-range", "--schedule", "--rules",
          "--strict")  # fmt: skip

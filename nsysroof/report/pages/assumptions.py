@@ -45,6 +45,7 @@ def _fields(assumptions: Assumptions) -> list[tuple[str, str | None]]:
         ("experts", _plain(a.experts)),
         ("latency floor", _with_source(_us(a.floor_us), a.floor_source)),
         ("tokens per step", _plain(a.tokens_per_step)),
+        ("shared prefix", _plain(a.shared_prefix)),
         ("draft", a.draft if a.drafts is None else f"{a.draft}, {a.drafts} tokens"),
         ("unprofiled step", _us(a.unprofiled_step_us)),
         ("devices", _list(a.devices)),
