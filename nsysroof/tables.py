@@ -139,13 +139,25 @@ def columns_of(row_type: type[msgspec.Struct]) -> tuple[Column, ...]:
 
 
 def value_at(row: msgspec.Struct, path: tuple[str, ...]) -> Any:
-    """Return the value that a column has in a row; null where an object on the way is absent."""
+    """Return the value that a column has in a row; null where an object on the way is absent.
+
+    A whole number in a column of floats stays one; ``exact`` makes it what it is when read back.
+    """
     value: Any = row
     for key in path:
         if value is None:
             return None
         value = value.get(key) if isinstance(value, dict) else getattr(value, key)
     return value
+
+
+def exact(value: Any, kind: Kind) -> Any:
+    """Return a number as its column holds it, so that a saved result reads as the fresh one.
+
+    >>> exact(4, Kind.FLOAT), exact(4, Kind.INT), exact(None, Kind.FLOAT)
+    (4.0, 4, None)
+    """
+    return float(value) if kind is Kind.FLOAT and value is not None else value
 
 
 def _columns(field: msgspec.structs.FieldInfo) -> Iterator[Column]:

@@ -41,7 +41,7 @@ from nsysroof.results import (
     Timeline,
     UnexplainedRow,
 )
-from nsysroof.tables import columns_of, value_at
+from nsysroof.tables import columns_of, exact, value_at
 
 LARGEST_GAPS = 10
 """Gaps that a report shows; ``gaps`` shows all of them."""
@@ -207,7 +207,9 @@ def _fields(name: str, struct: msgspec.Struct | None, skip: tuple[str, ...] = ()
     if struct is None:
         return _pairs(name, {})
     plan = [column for column in columns_of(type(struct)) if column.path[0] not in skip]
-    return _pairs(name, {column.name: value_at(struct, column.path) for column in plan})
+    return _pairs(
+        name, {column.name: exact(value_at(struct, column.path), column.kind) for column in plan}
+    )
 
 
 def _pairs(name: str, values: Mapping[str, Any]) -> Sheet:
@@ -220,7 +222,10 @@ def _table(name: str, row_type: type[msgspec.Struct], rows: Sequence[msgspec.Str
     return Sheet(
         name=name,
         columns=tuple(column.name for column in plan),
-        rows=(tuple(cell(value_at(row, column.path)) for column in plan) for row in rows),
+        rows=(
+            tuple(cell(exact(value_at(row, column.path), column.kind)) for column in plan)
+            for row in rows
+        ),
     )
 
 

@@ -6,31 +6,21 @@ import base64
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
 from nsysroof import Options, analyze, open_trace
-from nsysroof.results import Report, StepIdle, StepSlice, StepTimeline
+from nsysroof.results import Report
 from tests.browser.conftest import Browser, written
 from tests.report import sample
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-STEP = StepTimeline(
-    gpu=0,
-    step=1,
-    start_ns=0,
-    end_ns=100_000,
-    slices=[StepSlice(stream=7, start_ns=0, end_ns=60_000, activity="operator", what="attn.core")],
-    idle=[StepIdle(start_ns=60_000, end_ns=100_000, cause="sync")],
-)
 
 
 @pytest.fixture(scope="module")
 def planted() -> Report:
     trace = open_trace(FIXTURES / "qwen3-30b-a3b-gh200.sqlite")
-    report = analyze(trace, Options(model="qwen3-30b-a3b", batch=1, context=(4096,)))
-    return replace(report, step_timeline=report.step_timeline or STEP)
+    return analyze(trace, Options(model="qwen3-30b-a3b", batch=1, context=(4096,)))
 
 
 def roles(browser: Browser) -> list[str]:

@@ -39,6 +39,20 @@ def test_two_runs_give_the_same_bytes(command: Command, fmt: str, tmp_path: Path
     assert len(content(first)) > 1_000
 
 
+def test_a_saved_report_is_written_again_as_the_trace_would_be(
+    command: Command, tmp_path: Path
+) -> None:
+    assert command("analyze", FIXTURE, *THEORY, "-o", tmp_path / "run.json").code == 0
+    for fmt in ("html", "md", "tsv"):
+        again = command("analyze", tmp_path / "run.json", "-f", fmt)
+        assert (again.code, again.err) == (0, "")
+        assert again.out == command("analyze", FIXTURE, *THEORY, "-f", fmt).out
+    late = command("analyze", tmp_path / "run.json", "--batch", "2")
+    assert (late.code, "[options-without-trace]" in late.err) == (2, True)
+    viewer = command("analyze", tmp_path / "run.json", "-o", tmp_path / "run.trace.json.gz")
+    assert viewer.code == 2  # a report does not hold every kernel
+
+
 @pytest.fixture
 def telltale(tmp_path: Path) -> Path:
     """Return an export that holds a secret wherever nsys stores what it saw of a machine."""
