@@ -89,6 +89,7 @@ class _Theory:
 class _Measured:
     """Everything between the trace and the report."""
 
+    capture: Capture
     picked: Selection
     hardware: Hardware
     theory: _Theory
@@ -115,8 +116,26 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
         UsageError: Options that do not fit the trace or one another.
         InputError: A file named by the options cannot be read.
     """
-    capture = trace.capture()
-    found = _measure(trace, options, capture)
+    return _report(trace, options, _measure(trace, options), all_gaps=all_gaps)
+
+
+def analyze_kernels(trace: Trace, options: Options) -> tuple[Report, pl.DataFrame]:
+    """Return the report with every gap, and the kernels as ``label_kernels`` does."""
+    found = _measure(trace, options)
+    return _report(trace, options, found, all_gaps=True), found.kernels
+
+
+def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
+    """Return every kernel analysed with its ``step``, ``role`` and ``advance_ns``.
+
+    ``role`` is null where no operator of the model was found; ``step`` outside the analysed steps.
+    The other columns are those of ``trace.kernels``.
+    """
+    return _measure(trace, options).kernels
+
+
+def _report(trace: Trace, options: Options, found: _Measured, *, all_gaps: bool) -> Report:
+    capture = found.capture
     picked, hardware, theory, analysed = (
         found.picked,
         found.hardware,
@@ -229,16 +248,8 @@ def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report
     )
 
 
-def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
-    """Return every kernel analysed with its ``step``, ``role`` and ``advance_ns``.
-
-    ``role`` is null where no operator of the model was found; ``step`` outside the analysed steps.
-    The other columns are those of ``trace.kernels``.
-    """
-    return _measure(trace, options, trace.capture()).kernels
-
-
-def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
+def _measure(trace: Trace, options: Options) -> _Measured:
+    capture = trace.capture()
     picked = select(trace, options)
     hardware = choose_hardware(options, picked.devices)
     model = choose_model(options)
@@ -292,6 +303,7 @@ def _measure(trace: Trace, options: Options, capture: Capture) -> _Measured:
         floor_ns=hardware.floor_ns,
     )
     return _Measured(
+        capture=capture,
         picked=picked,
         hardware=hardware,
         theory=theory,

@@ -9,7 +9,7 @@ import polars as pl
 
 from nsysroof import __version__
 from nsysroof.analysis.options import Options
-from nsysroof.analysis.pipeline import analyze, label_kernels
+from nsysroof.analysis.pipeline import analyze_kernels
 from nsysroof.analysis.selection import select
 from nsysroof.results import OperatorRow, Report
 from nsysroof.slices import Idle, Rate, Slice, Slices, StepSpan, Track
@@ -29,8 +29,8 @@ def trace_slices(trace: Trace, options: Options) -> Slices:
         UsageError: As ``analyze``.
         InputError: As ``analyze``.
     """
-    report = analyze(trace, options, all_gaps=True)
-    kernels = _with_instances(label_kernels(trace, options))
+    report, labelled = analyze_kernels(trace, options)
+    kernels = _with_instances(labelled)
     picked = select(trace, options)
     activities = collect_activities(
         trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns

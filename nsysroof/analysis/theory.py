@@ -194,7 +194,7 @@ def assume(
         window_anchor_ns=window_anchor_ns,
         devices=list(devices),
         peaks=[
-            PeakUsed(key=key, value=peak.value, source=peak.source)
+            PeakUsed(key=key, value=float(peak.value), source=peak.source)
             for key, peak in hardware.peaks.items()
             if key in peaks_used
         ],

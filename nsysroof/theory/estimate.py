@@ -355,6 +355,6 @@ def _assumptions(
         floor_us=None if floor_ns is None else floor_ns / 1e3,
         tokens_per_step=workload.tokens_per_step,
         shared_prefix=workload.shared_prefix or None,
-        peaks=[PeakUsed(key=k, value=p.value, source=p.source) for k, p in peaks.items()],
+        peaks=[PeakUsed(key=k, value=float(p.value), source=p.source) for k, p in peaks.items()],
         notes=[*peaks.notes, *notes],
     )
