@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from nsysroof.results import LinkPart, LinkRow
 from nsysroof.timeline.activity import Activity
-from nsysroof.timeline.intervals import Intervals, Times, union
+from nsysroof.timeline.intervals import Intervals, covered_before, union
 from nsysroof.timeline.steps import assign_steps
 from nsysroof.units import format_share
 
@@ -182,12 +181,7 @@ def _rate(moved: int, busy: int) -> float | None:
 
 def _common_ns(one: Intervals, other: Intervals) -> int:
     """Return the time that two unions have in common."""
-    both = union(_joined(one.starts, other.starts), _joined(one.ends, other.ends))
-    return one.total_ns + other.total_ns - both.total_ns
-
-
-def _joined(one: Times, other: Times) -> Times:
-    return np.concatenate([one, other])
+    return int((covered_before(one.ends, other) - covered_before(one.starts, other)).sum())
 
 
 def _union(frame: pl.DataFrame) -> Intervals:

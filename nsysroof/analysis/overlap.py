@@ -11,7 +11,7 @@ import polars as pl
 
 from nsysroof.results import OverlapRow
 from nsysroof.timeline.activity import by_gpu
-from nsysroof.timeline.intervals import Intervals, Times, union
+from nsysroof.timeline.intervals import Intervals, Times, covered_before, union
 
 _LANE = ["pid", "context", "stream"]
 
@@ -86,7 +86,7 @@ def _shared_ns(kernels: pl.DataFrame) -> Times:
     ]
     crowded = _at_least_two(lanes)
     starts, ends = kernels["start_ns"].to_numpy(), kernels["end_ns"].to_numpy()
-    return _covered_before(ends, crowded) - _covered_before(starts, crowded)
+    return covered_before(ends, crowded) - covered_before(starts, crowded)
 
 
 def _at_least_two(lanes: list[Intervals]) -> Intervals:
@@ -99,13 +99,3 @@ def _at_least_two(lanes: list[Intervals]) -> Intervals:
     edges, depth = edges[order], np.cumsum(steps[order])
     crowded = np.flatnonzero(depth[:-1] >= 2)
     return union(edges[crowded], edges[crowded + 1])
-
-
-def _covered_before(points: Times, cover: Intervals) -> Times:
-    """Return how much of the cover lies before each point."""
-    if not cover.starts.size:
-        return np.zeros(points.shape, dtype=np.int64)
-    whole = np.concatenate([[0], np.cumsum(cover.ends - cover.starts)])
-    at = np.searchsorted(cover.starts, points, side="right")
-    inside = np.minimum(points - cover.starts[at - 1], (cover.ends - cover.starts)[at - 1])
-    return np.where(at > 0, whole[np.maximum(at - 1, 0)] + inside, 0)

@@ -43,7 +43,7 @@ class Placement:
             ``main``.
         covers: Operator indices of each distinct assignment, in model order.
         penalties: Worst score that a time cost each of them.
-        patterns: Distinct kernel sequences that were aligned.
+        patterns: Distinct kernel sequences that were aligned; 0 where there is no operator.
     """
 
     operators: list[Operator]
@@ -74,7 +74,8 @@ def place_operators(
     rows = kernels.select(*told).with_row_index("row")
     inside = rows["step"].is_not_null()
     stepped = _model_streams(rows if inside.all() else rows.filter(inside))
-    patterns = _patterns(stepped, classes)
+    known = any(plan.operators for plan in plans)
+    patterns = _patterns(stepped, classes) if known else []
     plan = _best_plan(plans, [pattern.launches for pattern in patterns], floor_ns)
     covers: dict[tuple[int, ...], int] = {}
     penalties: list[float] = []

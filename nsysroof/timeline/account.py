@@ -24,10 +24,11 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
         busy = _union(part)
         start, end = _first_to_last(part)
         total = int((part["end_ns"] - part["start_ns"]).sum())
-        running = part.filter(
-            pl.col("activity").is_in([int(Activity.KERNEL), int(Activity.REPLAY)])
-        )
-        kernel_busy = _union(running).total_ns
+        kernels = part.filter(pl.col("activity") == int(Activity.KERNEL))
+        computing = _union(kernels)
+        replays = part.filter(pl.col("activity") == int(Activity.REPLAY))
+        running = _union(pl.concat([kernels, replays])) if replays.height else computing
+        kernel_busy = running.total_ns
         own_gaps = gaps.select("gpu", "start_ns", "end_ns", "cause").filter(pl.col("gpu") == gpu)
         rows.append(
             Timeline(
@@ -42,7 +43,7 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
                 copy_only_ns=busy.total_ns - kernel_busy,
                 idle_by_cause=sum_causes(own_gaps, IDLE_CAUSES) if idle_known else None,
                 sum_by_activity=_by_activity(part),
-                kernel_window=_kernel_window(part, busy, idle_known=idle_known),
+                kernel_window=_kernel_window(kernels, computing, busy, idle_known=idle_known),
             )
         )
     return rows
@@ -54,17 +55,17 @@ def _by_activity(part: pl.DataFrame) -> dict[str, int]:
     return {kind.name.lower(): sums[kind] for kind in Activity if kind in sums}
 
 
-def _kernel_window(part: pl.DataFrame, busy: Intervals, *, idle_known: bool) -> KernelWindow | None:
-    kernels = part.filter(pl.col("activity") == int(Activity.KERNEL))
+def _kernel_window(
+    kernels: pl.DataFrame, computing: Intervals, busy: Intervals, *, idle_known: bool
+) -> KernelWindow | None:
     if not kernels.height:
         return None
-    kernel_busy = _union(kernels)
     start, end = _first_to_last(kernels)
     busy_ns = busy.clip(start, end).total_ns
     return KernelWindow(
         start_ns=start,
         window_ns=end - start,
-        no_kernel_ns=end - start - kernel_busy.total_ns,
+        no_kernel_ns=end - start - computing.total_ns,
         busy_ns=busy_ns,
         idle_ns=end - start - busy_ns if idle_known else None,
     )

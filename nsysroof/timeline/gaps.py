@@ -124,15 +124,18 @@ def _judge_whole(
     rows: pl.DataFrame, gaps: pl.DataFrame, launches: _Launches
 ) -> npt.NDArray[np.uint8]:
     """Return the cause of each gap by the rules that look at P and N alone, as a code."""
-    keys = keyed(rows["pid"], rows["correlation"])
-    replayed = rows["replayed"].to_numpy() | (rows["activity"].to_numpy() == Activity.REPLAY)
     before, after = gaps["before"].to_numpy(), gaps["after"].to_numpy()
-    late = launches.late(keys[after], gaps["start_ns"].to_numpy())
+    keys = keyed(rows["pid"], rows["correlation"])
+    of_before, of_after = keys[before], keys[after]
+    replayed = rows["replayed"].to_numpy() | (rows["activity"].to_numpy() == Activity.REPLAY)
     both = replayed[before] & replayed[after]
-    same = both & (keys[before] == keys[after]) & (keys[after] != NO_KEY)
-    in_time = np.where(both, _CODES["between_graphs"], _CODES["dependency"])
-    codes = np.where(late == 1, _HOST, np.where(late == 2, _NO_LAUNCH, in_time))
+    codes = np.where(both, _CODES["between_graphs"], _CODES["dependency"])
+    same = both & (of_before == of_after) & (of_after != NO_KEY)
     codes[same] = _CODES["in_graph"]
+    rest = np.flatnonzero(~same)
+    late = launches.late(of_after[rest], gaps["start_ns"].to_numpy()[rest])
+    codes[rest[late == 1]] = _HOST
+    codes[rest[late == 2]] = _NO_LAUNCH
     return codes
 
 

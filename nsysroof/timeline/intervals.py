@@ -71,13 +71,29 @@ def covered(points: Times, cover: Intervals) -> npt.NDArray[np.bool_]:
     return (at >= 0) & (points < cover.ends[np.maximum(at, 0)])
 
 
+def covered_before(points: Times, cover: Intervals) -> Times:
+    """Return how much of the cover lies before each point.
+
+    >>> cover = Intervals(starts=np.array([10, 40]), ends=np.array([20, 45]))
+    >>> covered_before(np.array([5, 12, 30, 99]), cover).tolist()
+    [0, 2, 10, 15]
+    """
+    if not cover.starts.size:
+        return np.zeros(points.shape, dtype=np.int64)
+    lengths = cover.ends - cover.starts
+    whole = np.cumsum(lengths) - lengths
+    at = np.searchsorted(cover.starts, points, side="right") - 1
+    inside = np.minimum(points - cover.starts[at], lengths[at])
+    return np.where(at >= 0, whole[at] + inside, 0)
+
+
 def cut(starts: Times, ends: Times, edges: Times) -> tuple[Times, Times, npt.NDArray[np.intp]]:
     """Cut intervals at every edge inside them.
 
     Args:
-        starts: Starts of n intervals.
+        starts: Starts of n disjoint intervals in ascending order.
         ends: Their ends.
-        edges: Points to cut at, in any order.
+        edges: Points to cut at, in any order; far fewer than intervals, as a rule.
 
     Returns:
         Starts and ends of the pieces, and for each piece the index of its interval.
@@ -86,18 +102,15 @@ def cut(starts: Times, ends: Times, edges: Times) -> tuple[Times, Times, npt.NDA
     [[0, 3, 10, 11], [3, 8, 11, 12], [0, 0, 1, 1]]
     """
     edges = np.unique(edges)
-    low = np.searchsorted(edges, starts, side="right")
-    inside = np.searchsorted(edges, ends, side="left") - low
-    owner = np.repeat(np.arange(starts.size), np.maximum(inside, 0) + 1)
-    piece_starts, piece_ends = starts[owner], ends[owner]
-    # Few intervals are cut: only their later pieces begin elsewhere.
-    later = np.flatnonzero(owner[1:] == owner[:-1]) + 1
-    numbers = np.arange(later.size)
-    is_second = np.append(True, owner[later[1:]] != owner[later[:-1]])[: later.size]
-    rank = numbers - np.maximum.accumulate(np.where(is_second, numbers, 0))
-    piece_starts[later] = edges[low[owner[later]] + rank]
-    piece_ends[later - 1] = piece_starts[later]
-    return piece_starts, piece_ends, owner
+    at = np.searchsorted(starts, edges, side="left") - 1
+    inside = np.flatnonzero((at >= 0) & (edges < ends[at])) if starts.size else at[:0]
+    edges, at = edges[inside], at[inside]
+    owner = np.arange(starts.size)
+    return (
+        np.insert(starts, at + 1, edges),
+        np.insert(ends, at, edges),
+        np.insert(owner, at + 1, at),
+    )
 
 
 def idle_gaps(activities: pl.DataFrame) -> pl.DataFrame:

@@ -9,7 +9,14 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysroof.timeline.intervals import advance, covered, cut, idle_gaps, union
+from nsysroof.timeline.intervals import (
+    advance,
+    covered,
+    covered_before,
+    cut,
+    idle_gaps,
+    union,
+)
 
 SPAN = 60
 intervals = st.lists(
@@ -51,11 +58,15 @@ def test_covered_is_membership(pairs: list[tuple[int, int]], points: list[int]) 
     assert told == [point in bitmap(pairs) for point in points]
 
 
-@given(intervals, st.lists(st.integers(0, SPAN + 15), max_size=10))
+@given(
+    st.sets(st.integers(0, SPAN), max_size=12),
+    st.sets(st.integers(0, 11)),
+    st.lists(st.integers(0, SPAN + 15), max_size=10),
+)
 def test_cut_keeps_every_nanosecond_and_crosses_no_edge(
-    pairs: list[tuple[int, int]], edges: list[int]
+    points: set[int], kept: set[int], edges: list[int]
 ) -> None:
-    pairs = [pair for pair in pairs if pair[1] > pair[0]]
+    pairs = [pair for at, pair in enumerate(pairwise(sorted(points))) if at in kept]
     starts, ends, owner = cut(*arrays(pairs), np.array(edges, dtype=np.int64))
     pieces = list(zip(starts.tolist(), ends.tolist(), owner.tolist(), strict=True))
     for number, pair in enumerate(pairs):
@@ -63,6 +74,14 @@ def test_cut_keeps_every_nanosecond_and_crosses_no_edge(
         assert bitmap(own) == bitmap([pair])
         assert sum(end - start for start, end in own) == pair[1] - pair[0]
     assert not any(start < edge < end for start, end, _ in pieces for edge in edges)
+
+
+@given(intervals, st.lists(st.integers(0, SPAN + 15), max_size=10))
+def test_what_lies_before_a_point_is_the_bitmaps(
+    pairs: list[tuple[int, int]], points: list[int]
+) -> None:
+    found = covered_before(np.array(points, dtype=np.int64), union(*arrays(pairs)))
+    assert found.tolist() == [sum(t < point for t in bitmap(pairs)) for point in points]
 
 
 @given(intervals)
