@@ -355,3 +355,73 @@ def test_o30_without_a_model_nothing_is_explained_and_nothing_guessed(analyzed: 
     assert found.coverage.time_explained == 0.0
     assert (found.operators, found.impossible) == ([], [])
     assert [row.klass for row in found.unexplained] == ["moe_grouped_gemm"]
+
+
+def test_o20_a_bubble_before_each_replay_is_told_from_gaps_inside(analyzed: Analyzed) -> None:
+    """50 replays of 18 kernels of 1 ms without a gap, and 2 ms of nothing after each."""
+    export = ExportBuilder().session(2 * S)
+    for step in range(50):
+        start = 10 * MS + 20 * MS * step
+        correlation = 100 + step
+        export.launch("cudaGraphLaunch", start - 90_000, start - 10_000, correlation=correlation)
+        for node in range(18):
+            at = start + node * MS
+            export.kernel(
+                f"node_{node}",
+                at,
+                at + MS,
+                correlation=correlation,
+                graph_node=graph_node_id(2, node),
+            )
+    found = analyzed(export)
+    (line,) = found.timeline
+    assert (line.window_ns, line.idle_ns) == (998 * MS, 98 * MS)
+    assert line.idle_by_cause is not None
+    assert line.idle_by_cause.get("in_graph", 0) == 0
+    assert line.idle_by_cause["host_late"] == 98 * MS
+    assert {gap.position for gap in found.gaps} == {"between steps"}
+    assert [gap.idle_ns for gap in found.gaps] == [2 * MS] * 49
+
+
+def test_o21_time_in_host_calls_is_no_time_to_win_back(analyzed: Analyzed) -> None:
+    """6,372 kernels of 8,930 ns, each launched by a call that takes all the time between two.
+
+    The calls add up to more than the GPU idles: a part of them runs while it works.
+    """
+    export = ExportBuilder().session(1 * S)
+    period, busy, kernels = 44_800, 8_930, 6_372
+    for number in range(kernels):
+        at = MS + period * number
+        export.launch("cudaLaunchKernel", at - period + 100, at - 100, correlation=number + 1)
+        export.kernel(f"k{number % 7}", at, at + busy, correlation=number + 1)
+    found = analyzed(export)
+    (line,) = found.timeline
+    idle = (kernels - 1) * (period - busy)
+    assert line.idle_ns == idle
+    assert line.busy_ns == kernels * busy
+    assert found.host.launch_ns == kernels * (period - 200) > idle
+    assert line.busy_ns + line.idle_ns == line.window_ns
+    assert sum(gap.idle_ns for gap in found.gaps) == idle
+
+
+@pytest.mark.parametrize(
+    ("traced_ns", "alone_us", "severity", "told"),
+    [
+        (3_391_100, 2749.5, "warning", "1.233 times"),
+        (27_450_000, 27_200.0, "note", "1.009 times"),
+    ],
+)
+def test_o22_what_tracing_adds_to_a_step_is_told(
+    analyzed: Analyzed, traced_ns: int, alone_us: float, severity: str, told: str
+) -> None:
+    export = ExportBuilder().session(1 * S)
+    for step in range(4):
+        start = 10 * MS + traced_ns * step
+        export.nvtx(f"step_{step}", start - 90_000, start - 5_000)
+        export.launch("cudaLaunchKernel", start - 80_000, start - 70_000, correlation=step + 1)
+        export.kernel("k", start, start + traced_ns, correlation=step + 1)
+    found = analyzed(export, Options(step_range="^step_", unprofiled_step_us=alone_us))
+    (finding,) = [one for one in found.capture.findings if one.slug == "profiler-inflation"]
+    assert finding.severity == severity
+    assert told in finding.text
+    assert ("upper bounds" in finding.text) is (severity == "warning")
