@@ -253,7 +253,8 @@ def profiler_inflation(assumptions: Assumptions, measured_ns: int | None) -> lis
 def attention_calls(kernels: pl.DataFrame, attention_names: Sequence[int]) -> int:
     """Return how often attention runs in the typical analysed step."""
     per_step = (
-        kernels.filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(attention_names)))
+        kernels.select("gpu", "step", "name")
+        .filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(attention_names)))
         .group_by("gpu", "step")
         .len()["len"]
     )

@@ -31,6 +31,7 @@ from nsysroof.timeline.activity import collect_activities, replayed_kernels
 from nsysroof.timeline.intervals import advance
 from nsysroof.timeline.steps import assign_steps, find_steps
 from nsysroof.trace import Trace
+from nsysroof.trace.order import in_equal_chunks
 
 _NO_PLAN = Plan(fused=True, operators=[], bounds_ns=[])
 WORK_HIDDEN = "missing"  # graph mode in which the GPU works unseen: what looks idle may be busy
@@ -99,6 +100,7 @@ def measure(trace: Trace, options: Options) -> Measured:
     )
     kernels = _with_replays(picked.kernels, activities)
     kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
+    kernels = in_equal_chunks(kernels)
     contents = tell_steps(options, steps)
     phased = step_phases(
         kernels,
@@ -192,7 +194,7 @@ def _workload_phase(options: Options, phase: str | None) -> str:
 
 
 def _with_replays(kernels: pl.DataFrame, activities: pl.DataFrame) -> pl.DataFrame:
-    return kernels.with_columns(replayed_kernels(activities))
+    return in_equal_chunks(kernels.with_columns(replayed_kernels(activities)))
 
 
 def _only_steps(kernels: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
@@ -209,6 +211,8 @@ def _with_roles(
     roles = pl.Series("role", [groups[at].role for at in group_of], dtype=pl.String)
     numbers = pl.Series("group", group_of, dtype=pl.UInt32)
     covers = placement.kernels["covers"]
-    return placement.kernels.with_columns(
-        numbers.gather(covers).alias("group"), roles.gather(covers).alias("role")
+    return in_equal_chunks(
+        placement.kernels.with_columns(
+            numbers.gather(covers).alias("group"), roles.gather(covers).alias("role")
+        )
     )

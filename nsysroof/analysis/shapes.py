@@ -65,7 +65,8 @@ def batch_of_grids(
     """
     telling = [name for name, kernel in enumerate(classes) if generation_grid(kernel, [1, 1, 1])]
     launches = (
-        kernels.filter(pl.col("name").is_in(telling) & pl.col("step").is_not_null())
+        kernels.select("gpu", "step", "name", "grid")
+        .filter(pl.col("name").is_in(telling) & pl.col("step").is_not_null())
         .join(steps.select("gpu", "step"), on=["gpu", "step"], how="semi")
         .group_by("name", "grid")
         .len()

@@ -32,7 +32,8 @@ def budget_of(found: Measured, gaps: pl.DataFrame) -> Budget | None:
     labels = found.kernels.select(
         shares.gather(found.kernels["group"]).fill_null(str(Share.UNEXPLAINED)), "role"
     )
-    inside = found.kernels.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
+    numbered = found.kernels.select("gpu", "step", "covers", "group")
+    inside = numbered.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
     instances = inside.group_by("covers").agg(pl.col("group").first())["group"].drop_nulls()
     return step_budget(
         found.activities,

@@ -17,7 +17,7 @@ from nsysroof.trace.contract import GRAPH_TRACE, KERNEL, MEMCPY, MEMSET
 from nsysroof.trace.devices import DeviceMap, Place
 from nsysroof.trace.fields import Field
 from nsysroof.trace.launches import LaunchIndex
-from nsysroof.trace.order import sort_frame
+from nsysroof.trace.order import in_equal_chunks, sort_frame
 from nsysroof.trace.reader import TableReader, read_strings
 from nsysroof.trace.schema import COPIES, FILLS, KERNELS, NAMES, REPLAYS
 from nsysroof.trace.texts import index_texts
@@ -227,14 +227,11 @@ def _gather(
         parts = [finish(block.by_gpu.pop(gpu)) for block in blocks if gpu in block.by_gpu]
         frames.append(sort_frame(pl.concat(parts, rechunk=False), order))
         del parts
-    columns = pl.concat(frames, rechunk=False).get_columns()
-    del frames
     set_aside: Counter[str] = Counter()
     for block in blocks:
         set_aside.update(block.set_aside)
-    # One column after the other in one piece: what is computed from them then needs no copies.
     return Activity(
-        frame=pl.DataFrame([columns.pop(0).rechunk() for _ in range(len(columns))]),
+        frame=in_equal_chunks(pl.concat(frames, rechunk=False)),
         rows=sum(block.rows for block in blocks),
         set_aside=dict(sorted(set_aside.items())),
         launchless=sum(block.launchless for block in blocks),

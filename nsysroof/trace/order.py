@@ -62,3 +62,27 @@ def _settle_ties(
     changed = np.arange(len(start), dtype=np.uint32) if order is None else order
     changed[places] = rows[settled]
     return changed
+
+
+def in_equal_chunks(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return ``frame`` with every column in the chunks of its first column, as views.
+
+    polars copies a frame before most operations where its columns lie in unlike chunks; columns
+    that were computed later are in one piece, those that were read in as many as there were blocks.
+
+    >>> frame = pl.concat([pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]})], rechunk=False)
+    >>> frame = in_equal_chunks(frame.with_columns(b=pl.Series([3, 4])))
+    >>> [column.n_chunks() for column in frame], frame.rows()
+    ([2, 2], [(1, 3), (2, 4)])
+    """
+    lengths = frame.to_series(0).chunk_lengths() if frame.width else []
+    return pl.DataFrame([_split(column, lengths) for column in frame])
+
+
+def _split(column: pl.Series, lengths: list[int]) -> pl.Series:
+    if column.chunk_lengths() == lengths or not lengths:
+        return column
+    whole = column.rechunk()
+    ends = np.cumsum(lengths).tolist()
+    parts = [whole.slice(end - n, n) for end, n in zip(ends, lengths, strict=True)]
+    return pl.concat(parts, rechunk=False)
