@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import polars as pl
 
-from nsysroof.timeline.ranges import calls_inside
+from nsysroof.timeline.ranges import calls_inside, ranges_matching
 from nsysroof.trace import Trace
 
 _START_END = "start_end"  # may end on another thread than it began on
@@ -27,10 +25,7 @@ def nvtx_coverage(trace: Trace, kernels: pl.DataFrame, step_range: str) -> float
     Returns:
         None where no range matches or no kernel is analysed.
     """
-    ranges = trace.ranges.filter(pl.col("end_ns").is_not_null())
-    pattern = re.compile(step_range)
-    wanted = [text for text in ranges["text"].unique().to_list() if pattern.search(text)]
-    ranges = ranges.filter(pl.col("text").is_in(wanted))
+    ranges = ranges_matching(trace, step_range)
     total = _time_ns(kernels)
     if not ranges.height or not total:
         return None

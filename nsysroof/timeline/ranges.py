@@ -1,7 +1,8 @@
-"""Which NVTX range a launch call lies in."""
+"""Which NVTX ranges a user means, and which one a launch call lies in."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import polars as pl
@@ -10,6 +11,14 @@ from nsysroof.timeline.activity import launches_of
 from nsysroof.trace import Trace
 
 LAUNCHES = ("kernel_launch", "graph_launch")
+
+
+def ranges_matching(trace: Trace, pattern: str) -> pl.DataFrame:
+    """Return the ranges that ended and whose text the regular expression matches somewhere."""
+    ranges = trace.ranges.filter(pl.col("end_ns").is_not_null())
+    found = re.compile(pattern)
+    wanted = [text for text in ranges["text"].unique().to_list() if found.search(text)]
+    return ranges.filter(pl.col("text").is_in(wanted))
 
 
 def calls_inside(

@@ -9,7 +9,6 @@ last end. A run of steps ends at a hole longer than ten median steps and 100 ms.
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
 import numpy as np
@@ -19,7 +18,7 @@ import polars as pl
 from nsysroof.timeline.activity import COPY_KINDS, Activity, by_gpu
 from nsysroof.timeline.annotations import PREFIXES, step_marks
 from nsysroof.timeline.pattern import find_cycles
-from nsysroof.timeline.ranges import calls_inside
+from nsysroof.timeline.ranges import calls_inside, ranges_matching
 from nsysroof.trace import Trace
 
 STEPS = pl.Schema(
@@ -118,17 +117,14 @@ def _marking_ranges(trace: Trace, step_range: str | None) -> pl.DataFrame:
 
     Without a pattern of the user only ranges that begin as an engine's annotations do are read.
     """
-    if step_range is None:
-        texts = trace.ranges_beginning(*PREFIXES)
-        wanted = step_marks(texts["text"].unique().to_list())
+    if step_range is not None:
+        marks = ranges_matching(trace, step_range)
     else:
-        pattern = re.compile(step_range)
-        texts = trace.ranges
-        wanted = [text for text in texts["text"].unique().to_list() if pattern.search(text)]
-    ranges = (
-        texts.filter(pl.col("end_ns").is_not_null() & pl.col("text").is_in(wanted))
-        .select("pid", "tid", "text", range_start="start_ns", range_end="end_ns")
-        .sort("pid", "tid", "range_start", "range_end", "text")
+        annotated = trace.ranges_beginning(*PREFIXES)
+        wanted = step_marks(annotated["text"].unique().to_list())
+        marks = annotated.filter(pl.col("end_ns").is_not_null() & pl.col("text").is_in(wanted))
+    ranges = marks.select("pid", "tid", "text", range_start="start_ns", range_end="end_ns").sort(
+        "pid", "tid", "range_start", "range_end", "text"
     )
     # Of nested matches the outermost counts: one that ends before an earlier one is inside it.
     outer = pl.col("range_end") > pl.col("range_end").cum_max().shift(1).over(
