@@ -157,11 +157,6 @@ class Trace:
         """The kernel rows that are not in ``kernels``, by reason."""
         return self._kernels[0].set_aside
 
-    @property
-    def kernels_by_gpu(self) -> dict[int, int]:
-        """The number of kernels of each GPU that has any, by GPU."""
-        return dict(sorted(self.kernels["gpu"].value_counts().iter_rows()))
-
     def capture(self) -> Capture:
         """Return the verdict: what this capture can answer."""
         return self._capture
