@@ -14,6 +14,7 @@ from nsysroof.analysis.options import Options
 from nsysroof.analysis.plans import make_plans
 from nsysroof.analysis.selection import Selection, select
 from nsysroof.analysis.shapes import batch_of_grids
+from nsysroof.analysis.staging import staged_copies
 from nsysroof.analysis.steps import Analysed, choose_steps, phase_rows
 from nsysroof.analysis.theory import Hardware, choose_hardware, choose_model, make_workload
 from nsysroof.match.assign import Placement, Plan, place_operators
@@ -74,6 +75,7 @@ class Measured:
     analysed: Analysed
     groups: list[OperatorGroup]
     kernels: pl.DataFrame
+    staged: pl.DataFrame  # copies that count with a collective
 
 
 def measure(trace: Trace, options: Options) -> Measured:
@@ -137,6 +139,7 @@ def measure(trace: Trace, options: Options) -> Measured:
         roofs=hardware.roofs,
         floor_ns=hardware.floor_ns,
     )
+    labelled = _with_roles(placement, groups, group_of)
     return Measured(
         capture=capture,
         picked=picked,
@@ -150,7 +153,8 @@ def measure(trace: Trace, options: Options) -> Measured:
         phases=phase_rows(phased),
         analysed=analysed,
         groups=groups,
-        kernels=_with_roles(placement, groups, group_of),
+        kernels=labelled,
+        staged=staged_copies(activities, picked.copies, labelled, groups),
     )
 
 

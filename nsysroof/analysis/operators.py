@@ -20,6 +20,7 @@ from nsysroof.theory.gpus import Peaks
 from nsysroof.theory.kinds import LINK_KINDS, MATMUL_KINDS, OperatorKind
 from nsysroof.theory.roofline import Bound, bound, link_of
 from nsysroof.trace.schema import unpack_grid
+from nsysroof.units import format_time
 
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _INSTANCES = pl.Schema(
@@ -130,6 +131,7 @@ def operator_rows(
     groups: Sequence[OperatorGroup],
     texts: Sequence[str],
     *,
+    staged: pl.DataFrame,
     confirmed: Collection[int] = (),
     steps: int,
     floor_ns: float,
@@ -142,13 +144,14 @@ def operator_rows(
             ``advance_ns``.
         groups: The operator groups.
         texts: Text of each kernel name.
+        staged: Copies that count with a collective, schema ``STAGED``.
         confirmed: Groups whose shapes NVTX ranges tell as well.
         steps: Steps analysed, summed over GPUs.
         floor_ns: Latency floor of a small kernel.
         sm_count: SMs of the GPU, where it is known: a grid of fewer blocks cannot reach the roof.
     """
     known = kernels.lazy().filter(pl.col("group").is_not_null() & pl.col("step").is_not_null())
-    instances = _instances(known)
+    instances = _instances(known, staged)
     stats = instances.group_by("group").agg(
         pl.len().alias("instances"),
         pl.col("mains").sum(),
@@ -161,24 +164,29 @@ def operator_rows(
         pl.col("advance").sum().alias("advance_total"),
     )
     shown = _kernels_of(known)
+    copied = _copy_notes(staged, dict(stats.select("group", "instances").iter_rows()))
     found = []
     for row in stats.sort("group").iter_rows(named=True):
         at = row["group"]
         measured = _row(groups[at], row, shown[at], texts, steps, floor_ns, sm_count)
+        if at in copied:
+            measured = structs.replace(measured, notes=[*measured.notes, copied[at]])
         if at in confirmed:
             measured = structs.replace(measured, evidence="nvtx-shape", confidence="high")
         found.append(measured)
     return found
 
 
-def _instances(known: pl.LazyFrame) -> pl.DataFrame:
-    """Return each instance of an operator: its group, and the sums over its kernels.
+def _instances(known: pl.LazyFrame, staged: pl.DataFrame) -> pl.DataFrame:
+    """Return each instance of an operator: its group, and the sums over its kernels and copies.
 
     Instances are about as many as kernels, so their keys become one integer each; a frame of
     groups would take several times the memory.
     """
     told = ("gpu", "step", "covers", "group", "main", "advance_ns")
     rows = known.select(*told, ns=_LENGTH).collect()
+    if staged.height:
+        rows = pl.concat([rows, staged.select(*told, ns=_LENGTH)])
     if not rows.height:
         return pl.DataFrame(schema=_INSTANCES)
     key = rows["gpu"].to_numpy().astype(np.int64)
@@ -206,6 +214,16 @@ def _instances(known: pl.LazyFrame) -> pl.DataFrame:
         },
         schema=_INSTANCES,
     )
+
+
+def _copy_notes(staged: pl.DataFrame, instances: dict[int, int]) -> dict[int, str]:
+    """Return what to say of the copies that a group's time includes."""
+    sums = staged.group_by("group").agg(pl.len().alias("copies"), _LENGTH.sum().alias("ns"))
+    return {
+        group: f"with its {copies / instances[group]:.3g} copies into and out of a buffer, "
+        f"{format_time(ns / instances[group])}"
+        for group, copies, ns in sums.select("group", "copies", "ns").iter_rows()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

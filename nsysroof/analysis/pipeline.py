@@ -83,6 +83,7 @@ def _report(trace: Trace, options: Options, found: Measured, *, all_gaps: bool) 
         found.kernels,
         found.groups,
         found.texts,
+        staged=found.staged,
         confirmed={at for at, one in products.items() if agrees(found.groups[at], one)},
         steps=analysed.steps.height,
         floor_ns=hardware.floor_ns,

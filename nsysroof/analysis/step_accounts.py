@@ -35,10 +35,12 @@ def budget_of(found: Measured, gaps: pl.DataFrame) -> Budget | None:
     numbered = found.kernels.select("gpu", "step", "covers", "group")
     inside = numbered.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
     instances = inside.group_by("covers").agg(pl.col("group").first())["group"].drop_nulls()
+    serving = found.staged.select("gpu", "start_ns", "end_ns", "role", "group")
     return step_budget(
         found.activities,
         gaps,
         labels,
+        serving=serving.with_columns(shares.gather(serving["group"])),
         gpu=median.gpu,
         step=median.step,
         start_ns=median.start_ns,

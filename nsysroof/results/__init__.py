@@ -43,6 +43,7 @@ from nsysroof.results.rows import (
     UnexplainedRow,
 )
 from nsysroof.results.timeline import (
+    DEVICE_COPY,
     GRAPH_REPLAY,
     IDLE_CAUSES,
     Budget,
@@ -61,6 +62,7 @@ from nsysroof.results.timeline import (
 )
 
 __all__ = [
+    "DEVICE_COPY",
     "FORMAT_VERSION",
     "GRAPH_REPLAY",
     "IDLE_CAUSES",

@@ -114,6 +114,8 @@ class Steps(Plain, frozen=True, kw_only=True):
 
 GRAPH_REPLAY = "(graph replay)"
 """Name that stands for the kernels of replays that a capture shows only as a whole."""
+DEVICE_COPY = "(copy within the device)"
+"""Name that stands for the copies whose time counts with an operator."""
 
 
 class StepKernel(Plain, frozen=True, kw_only=True):
@@ -133,7 +135,8 @@ class Budget(Plain, frozen=True, kw_only=True):
 
     wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance.
     ``by_role`` splits bound + over_bound + fixed, ``idle_by_cause`` splits idle, and
-    ``by_kernel`` all kernels, with their role where it has no bound too.
+    ``by_kernel`` all kernels, with their role where it has no bound too, and the copies that count
+    with an operator: into and out of the buffer of a collective.
     """
 
     gpu: int

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import polars as pl
 
-from nsysroof.results import GRAPH_REPLAY, IDLE_CAUSES, Budget, StepKernel
+from nsysroof.results import DEVICE_COPY, GRAPH_REPLAY, IDLE_CAUSES, Budget, StepKernel
 from nsysroof.timeline.activity import Activity
 from nsysroof.timeline.gaps import sum_causes
 from nsysroof.timeline.intervals import union
@@ -26,6 +26,7 @@ def step_budget(
     gaps: pl.DataFrame,
     labels: pl.DataFrame,
     *,
+    serving: pl.DataFrame,
     gpu: int,
     step: int,
     start_ns: int,
@@ -43,6 +44,8 @@ def step_budget(
         gaps: Schema ``GAPS``.
         labels: ``share`` (a ``Share``) and ``role`` (null: unexplained) of each kernel, by the row
             number in ``activities["kernel"]``.
+        serving: Copies whose time counts with an operator: ``gpu``, ``start_ns``, ``end_ns``,
+            ``share`` and ``role``.
         gpu: The GPU.
         step: Number of the step on it.
         start_ns: First kernel of the step.
@@ -55,11 +58,15 @@ def step_budget(
     length = pl.col("end_ns") - pl.col("start_ns")
     kernels = inside.filter(pl.col("activity") == int(Activity.KERNEL))
     kernels = kernels.hstack(labels[kernels["kernel"]].select("share", "role"))
-    by_share = dict(kernels.group_by("share").agg(length.sum()).iter_rows())
-    explained = kernels.filter(pl.col("share") != str(Share.UNEXPLAINED))
+    told = ("share", "role", "start_ns", "end_ns")
+    served = _clipped(serving, gpu, start_ns, end_ns)
+    shared = pl.concat([kernels.select(told), served.select(told)])
+    by_share = dict(shared.group_by("share").agg(length.sum()).iter_rows())
+    explained = shared.filter(pl.col("share") != str(Share.UNEXPLAINED))
     by_role = explained.group_by("role").agg(length.sum().alias("ns")).sort("role")
     moved = pl.col("activity").is_in([int(Activity.COPY), int(Activity.FILL)])
     copy_ns = int(inside.filter(moved).select(length.sum()).item())
+    copy_ns -= int(served.select(length.sum()).item())
     replays = pl.col("activity") == int(Activity.REPLAY)
     hidden_ns = int(inside.filter(replays).select(length.sum()).item())
     total = int(inside.select(length.sum()).item())
@@ -77,19 +84,25 @@ def step_budget(
         idle_ns=wall - busy,
         overlap_ns=total - busy,
         by_role=dict(by_role.iter_rows()),
-        by_kernel=_by_kernel(kernels, texts, hidden_ns),
+        by_kernel=_by_kernel(kernels, served, texts, hidden_ns),
         idle_by_cause={c: ns for c, ns in sum_causes(idle, IDLE_CAUSES).items() if ns},
     )
 
 
-def _by_kernel(kernels: pl.DataFrame, texts: Sequence[str], hidden_ns: int) -> list[StepKernel]:
+def _by_kernel(
+    kernels: pl.DataFrame, served: pl.DataFrame, texts: Sequence[str], hidden_ns: int
+) -> list[StepKernel]:
     """Return the time of each kernel by the role it has, the longest first; replays are one."""
-    sums = kernels.group_by("name", "role").agg(
-        pl.len().alias("instances"), (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns")
-    )
+    ns = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns")
+    sums = kernels.group_by("name", "role").agg(pl.len().alias("instances"), ns)
+    copied = served.group_by("role").agg(pl.len().alias("instances"), ns)
     rows = [
         StepKernel(name=texts[name], role=role, instances=instances, ns=ns)
         for name, role, instances, ns in sums.select("name", "role", "instances", "ns").iter_rows()
+    ]
+    rows += [
+        StepKernel(name=DEVICE_COPY, role=role, instances=instances, ns=ns)
+        for role, instances, ns in copied.select("role", "instances", "ns").iter_rows()
     ]
     if hidden_ns:
         rows.append(StepKernel(name=GRAPH_REPLAY, role=None, instances=None, ns=hidden_ns))

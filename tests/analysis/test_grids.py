@@ -7,6 +7,7 @@ import pytest
 
 from nsysroof.analysis.grids import judge_grid
 from nsysroof.analysis.operators import OperatorGroup, operator_rows
+from nsysroof.analysis.staging import STAGED
 from nsysroof.results import OperatorRow
 from nsysroof.theory.cost import Cost, Operator
 from nsysroof.theory.peaks import Peak, Peaks
@@ -50,7 +51,15 @@ def measured(
         },
         schema_overrides={"group": pl.UInt32, "covers": pl.UInt32, "name": pl.UInt32},
     )
-    [row] = operator_rows(kernels, [group], ["kernel"], steps=1, floor_ns=FLOOR_NS, sm_count=sms)
+    [row] = operator_rows(
+        kernels,
+        [group],
+        ["kernel"],
+        staged=pl.DataFrame(schema=STAGED),
+        steps=1,
+        floor_ns=FLOOR_NS,
+        sm_count=sms,
+    )
     return row
 
 

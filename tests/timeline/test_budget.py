@@ -11,11 +11,24 @@ from nsysroof.timeline.activity import ACTIVITIES, Activity
 from nsysroof.timeline.budget import Share, step_budget
 from nsysroof.timeline.intervals import idle_gaps
 
-Row = tuple[int, int, Activity, Share | None]
+Row = tuple[int, int, Activity, Share | None]  # of copies a share where an operator needs them
+SERVING = {
+    "start_ns": pl.Int64(),
+    "end_ns": pl.Int64(),
+    "share": pl.String(),
+    "role": pl.String(),
+    "gpu": pl.Int64(),
+}
 
 
 def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
     kernels = [row for row in rows if row[2] is Activity.KERNEL]
+    served = (Share.BOUND, Share.FIXED)
+    serving = [
+        (first, last, str(share), f"role.{share}", 0)
+        for first, last, activity, share in rows
+        if activity is Activity.COPY and share in served
+    ]
     numbers = iter(range(len(kernels)))
     frame = pl.DataFrame(
         [
@@ -46,6 +59,7 @@ def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
         frame,
         gaps,
         labels,
+        serving=pl.DataFrame(serving, schema=SERVING, orient="row"),
         gpu=0,
         step=3,
         start_ns=start,
@@ -53,6 +67,22 @@ def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
         bound_ns=bound,
         texts=["foreign", "known"],
     )
+
+
+def test_copies_that_serve_an_operator_count_with_it() -> None:
+    rows: list[Row] = [
+        (0, 10, Activity.COPY, Share.BOUND),
+        (10, 40, Activity.KERNEL, Share.BOUND),
+        (40, 60, Activity.COPY, Share.BOUND),  # 10 of it are in the next step
+        (60, 70, Activity.COPY, None),
+    ]
+    found = budget_of(rows, 0, 50, bound=25)
+    assert (found.bound_ns, found.over_bound_ns, found.copy_ns) == (25, 25, 0)
+    assert found.by_role == {"role.bound": 50}
+    assert [(row.name, row.instances, row.ns) for row in found.by_kernel] == [
+        ("known", 1, 30),
+        ("(copy within the device)", 2, 20),
+    ]
 
 
 def test_a_step_worked_out_by_hand() -> None:
