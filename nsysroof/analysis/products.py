@@ -28,11 +28,12 @@ def told_products(trace: Trace, kernels: pl.DataFrame) -> ToldProducts | None:
     """Return the products of the ranges in which kernels were launched, None where none tells one.
 
     The range that opened last before a launch counts if it is still open. Replayed kernels were
-    launched as a graph, inside whatever range; no product is told for them.
+    launched as a graph, inside whatever range: for them the range counts in which the node of
+    their graph was captured, where the export tells that.
 
     Args:
-        trace: Where ranges and launch calls are read from.
-        kernels: ``pid`` and ``correlation`` of each kernel, and ``replayed``.
+        trace: Where ranges, launch calls and graph nodes are read from.
+        kernels: ``pid`` and ``correlation`` of each kernel, ``graph_node`` and ``replayed``.
     """
     ranges = trace.ranges_beginning(PREFIX).filter(pl.col("end_ns").is_not_null())
     by_text = {text: parse_product(text) for text in ranges["text"].unique()}
@@ -55,8 +56,50 @@ def told_products(trace: Trace, kernels: pl.DataFrame) -> ToldProducts | None:
     launched = kernels.select("pid", "correlation", "replayed").join(
         calls, on=["pid", "correlation"], how="left", maintain_order="left"
     )
-    index = launched.select(pl.when(~pl.col("replayed")).then("product").alias("product"))
-    return ToldProducts(products=products, index=index["product"])
+    eager = launched.select(pl.when(~pl.col("replayed")).then("product").alias("product"))
+    captured = kernels.select("pid", node="graph_node").join(
+        _captured_products(trace.node_creations, telling),
+        on=["pid", "node"],
+        how="left",
+        maintain_order="left",
+    )
+    return ToldProducts(
+        products=products, index=captured["product"].zip_with(kernels["replayed"], eager["product"])
+    )
+
+
+def _captured_products(created: pl.DataFrame, telling: pl.DataFrame) -> pl.DataFrame:
+    """Return ``product`` of graph nodes by ``pid`` and ``node``.
+
+    The kernels of a replay carry the nodes of the graph's instance, each of which was cloned from
+    the node that was captured inside a range.
+
+    Args:
+        created: Schema ``GRAPH_NODE_CREATIONS``.
+        telling: ``product`` of ranges with ``pid``, ``tid``, ``range_start`` and ``range_end``,
+            sorted by start.
+    """
+    originals = (
+        created.filter(pl.col("original").is_null())
+        .sort("start_ns", "node")
+        .join_asof(
+            telling,
+            left_on="start_ns",
+            right_on="range_start",
+            by=["pid", "tid"],
+            check_sortedness=False,
+        )
+        .filter(pl.col("start_ns") < pl.col("range_end"))
+        .select("pid", "node", "product")
+        .unique(["pid", "node"], keep="last", maintain_order=True)
+    )
+    clones = created.filter(pl.col("original").is_not_null()).unique(
+        ["pid", "node"], keep="last", maintain_order=True
+    )
+    cloned = clones.select("pid", "node", "original").join(
+        originals, left_on=["pid", "original"], right_on=["pid", "node"], maintain_order="left"
+    )
+    return pl.concat([originals, cloned.select("pid", "node", "product")])
 
 
 def usual_products(

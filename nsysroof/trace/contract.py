@@ -23,6 +23,9 @@ GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 NVTX = "NVTX_EVENTS"
 OVERHEAD = "PROFILER_OVERHEAD"
+GRAPH_NODES = "CUDA_GRAPH_NODE_EVENTS"
+OLD_GRAPH_NODES = "CUDA_GRAPH_EVENTS"
+"""Where graph nodes stood until 2023; the table has held whole graphs since."""
 STRINGS = "StringIds"
 EXPORT_METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 """The table of the export's own metadata: since 2024, and 2022 to 2023."""
@@ -93,6 +96,13 @@ OVERHEAD_FIELDS = {
     "pid": fields.process("globalTid"),
     "name": fields.number("nameId", _U32, required=True),
 }
+GRAPH_NODE_FIELDS = {
+    "start_ns": fields.number("start", _I64),
+    "pid": fields.process("globalTid"),
+    "tid": fields.thread("globalTid"),
+    "node": fields.nonzero("graphNodeId", _U64),
+    "original": fields.nonzero("originalGraphNodeId", _U64),
+}
 STRING_FIELDS = {
     "id": fields.number("id", _I64, required=True),
     "text": fields.text("value", required=True),
@@ -105,6 +115,7 @@ TABLES: dict[str, dict[str, Field]] = {
     RUNTIME: RUNTIME_FIELDS,
     NVTX: NVTX_FIELDS,
     OVERHEAD: OVERHEAD_FIELDS,
+    GRAPH_NODES: GRAPH_NODE_FIELDS,
     STRINGS: STRING_FIELDS,
 }
 """The tables whose rows become frames, with the fields read from each."""

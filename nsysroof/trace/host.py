@@ -10,7 +10,7 @@ from nsysroof.trace.contract import NVTX, OVERHEAD, RUNTIME, STRING_FIELDS, STRI
 from nsysroof.trace.fields import Field
 from nsysroof.trace.order import sort_frame
 from nsysroof.trace.reader import Only, TableReader, read_strings, read_table
-from nsysroof.trace.schema import API_CALLS, APIS, OVERHEADS, RANGES
+from nsysroof.trace.schema import API_CALLS, APIS, GRAPH_NODE_CREATIONS, OVERHEADS, RANGES
 from nsysroof.trace.texts import UNKNOWN_TEXT, index_texts
 
 _CALL_STACK_TWIN = 67  # 2022 exports repeat a call with this event class to hang its stack on
@@ -167,6 +167,14 @@ def read_overheads(reader: TableReader, fields: dict[str, Field]) -> pl.DataFram
         list(texts), list(texts.values()), default=UNKNOWN_TEXT, return_dtype=pl.String
     )
     return sort_frame(rows.with_columns(text=text).select(*OVERHEADS), list(OVERHEADS))
+
+
+def read_node_creations(reader: TableReader, table: str, fields: dict[str, Field]) -> pl.DataFrame:
+    """Return the GRAPH_NODE_CREATIONS frame from the table that an export has them in."""
+    if not fields:
+        return pl.DataFrame(schema=GRAPH_NODE_CREATIONS)
+    rows = read_table(reader, table, fields).drop_nulls(["start_ns", "node"])
+    return sort_frame(rows.select(*GRAPH_NODE_CREATIONS), list(GRAPH_NODE_CREATIONS))
 
 
 def _empty(fields: dict[str, Field]) -> pl.DataFrame:

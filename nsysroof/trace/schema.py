@@ -92,6 +92,17 @@ OVERHEADS = pl.Schema(
 )
 """PROFILER_OVERHEAD rows: time that the profiler itself took on the host."""
 
+GRAPH_NODE_CREATIONS = pl.Schema(
+    {
+        "start_ns": pl.Int64(),
+        "pid": pl.UInt32(),
+        "tid": pl.UInt32(),
+        "node": pl.UInt64(),
+        "original": pl.UInt64(),  # the captured node of a graph's instance; null for that itself
+    }
+)
+"""When and by which thread the nodes of CUDA graphs were made."""
+
 _GRID_YZ_BITS = 16  # gridDim.y and gridDim.z are at most 65535, gridDim.x at most 2^31 - 1
 _BLOCK_Y_BITS = 11  # blockDim.x and .y are at most 1024, blockDim.z at most 64
 _BLOCK_Z_BITS = 7

@@ -15,11 +15,14 @@ from nsysroof.trace import activity, host
 from nsysroof.trace.activity import Activity, Conditions
 from nsysroof.trace.capture import Evidence, judge
 from nsysroof.trace.contract import (
+    GRAPH_NODE_FIELDS,
+    GRAPH_NODES,
     GRAPH_TRACE,
     KERNEL,
     MEMCPY,
     MEMSET,
     NVTX,
+    OLD_GRAPH_NODES,
     OVERHEAD,
     RUNTIME,
     TABLES,
@@ -137,6 +140,13 @@ class Trace:
     def overheads(self) -> pl.DataFrame:
         """OVERHEADS, sorted by their columns in order."""
         return host.read_overheads(self._reader, self._fields(OVERHEAD))
+
+    @cached_property
+    def node_creations(self) -> pl.DataFrame:
+        """GRAPH_NODE_CREATIONS, sorted by their columns in order."""
+        table = GRAPH_NODES if self._fields(GRAPH_NODES) else OLD_GRAPH_NODES
+        fields = fit_fields(self._reader.layout, table, GRAPH_NODE_FIELDS, str(self.path))
+        return host.read_node_creations(self._reader, table, fields)
 
     @cached_property
     def gpus(self) -> tuple[GpuFacts, ...]:
