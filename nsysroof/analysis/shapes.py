@@ -13,15 +13,24 @@ from nsysroof.errors import UsageError
 from nsysroof.findings import finding
 from nsysroof.match.engines import newest_architecture
 from nsysroof.match.rules import KernelClass
-from nsysroof.match.tiles import TiledLaunch, generation_grid, tiled_launch
+from nsysroof.match.tiles import (
+    ExpertLaunch,
+    TiledLaunch,
+    expert_launch,
+    generation_grid,
+    tiled_launch,
+)
 from nsysroof.results import Finding
 from nsysroof.theory.gpus import Gpu
-from nsysroof.theory.kinds import ATTENTION_KINDS, MATMUL_KINDS
+from nsysroof.theory.kinds import ATTENTION_KINDS, MATMUL_KINDS, OperatorKind
 from nsysroof.theory.models.decoder import operators as model_operators
+from nsysroof.theory.models.layers import Moe
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.workload import Workload
 from nsysroof.trace.schema import unpack_grid
 
+_DRAFT = "draft."
+_Tiled = TiledLaunch | ExpertLaunch
 _DEGREES = (1, 2, 4, 8, 16, 32)
 
 
@@ -91,7 +100,11 @@ def shape_findings(
         gpu: The GPU meant, None where it is not known.
     """
     told = _architecture(launches, gpu)
-    tiled = [launch for launch in (_tiled(one, gpu) for one in launches) if launch is not None]
+    tiled = [
+        launch
+        for launch in (_tiled(one, model, workload, gpu) for one in launches)
+        if launch is not None
+    ]
     heads, batch = _attention(launches)
     if batch is not None and batch != workload.batch:
         told.append(
@@ -123,22 +136,28 @@ def shape_findings(
 
 
 def _by_tokens(
-    wrong: Sequence[TiledLaunch], tiled: Sequence[TiledLaunch], model: ModelSpec, workload: Workload
+    wrong: Sequence[_Tiled], tiled: Sequence[_Tiled], model: ModelSpec, workload: Workload
 ) -> Finding:
-    """Blame the batch where one number of tokens fits every grid, else the model."""
-    ranges = [launch.token_range() for launch in tiled]
+    """Blame the batch where one number of tokens fits every grid, else the model.
+
+    Of a prompt the LM head sees one token only: what has other rows must fit as it is.
+    """
+    whole = [launch for launch in tiled if launch.tokens == workload.tokens]
+    ranges = [launch.token_range() for launch in whole]
     known = [found for found in ranges if found is not None]
     low, high = (
         max(low for low, _ in known) if known else 1,
         min(high for _, high in known or [(0, 0)]),
     )
-    if len(known) == len(tiled) and low <= high:
+    apart = all(launch.fits() for launch in tiled if launch.tokens != workload.tokens)
+    if apart and len(known) == len(whole) and low <= high:
         return finding(
             slug="batch-mismatch",
             severity="error",
             text=f"the grids fit {low} to {high} tokens in a step, but the batch given makes "
             f"{workload.tokens}",
-            hint="give the --batch that was served",
+            hint="give the --batch that was served"
+            + (", and its --new-tokens" if workload.tokens != workload.batch else ""),
         )
     first = wrong[0]
     return _other_model(
@@ -164,8 +183,22 @@ def _kv_heads(launches: Sequence[Launched]) -> int | None:
     return None
 
 
-def _tiled(launch: Launched, gpu: Gpu | None) -> TiledLaunch | None:
+def _tiled(
+    launch: Launched, model: ModelSpec, workload: Workload, gpu: Gpu | None
+) -> _Tiled | None:
     member = launch.group.members[0]
+    experts = member.kind == OperatorKind.MOE_GEMM and not member.role.startswith(_DRAFT)
+    ffn = model.layers[member.layer].ffn if experts and member.layer is not None else None
+    if isinstance(ffn, Moe) and workload.ep == 1:
+        return expert_launch(
+            launch.kernel,
+            member.role,
+            features=int(member.inputs["n"]),
+            tokens=workload.tokens,
+            experts=ffn.experts,
+            top_k=ffn.top_k,
+            grid=launch.grid,
+        )
     if member.kind not in MATMUL_KINDS or not {"m", "n"} <= set(member.inputs):
         return None
     return tiled_launch(
@@ -178,7 +211,7 @@ def _tiled(launch: Launched, gpu: Gpu | None) -> TiledLaunch | None:
     )
 
 
-def _other_degree(tiled: Sequence[TiledLaunch], model: ModelSpec, workload: Workload) -> int | None:
+def _other_degree(tiled: Sequence[_Tiled], model: ModelSpec, workload: Workload) -> int | None:
     """Return the one other TP that fits every grid, where the one given does not."""
     if not tiled or all(launch.fits() for launch in tiled):
         return None

@@ -1,7 +1,9 @@
 """What a grid tells of a matrix product, where the kernel's name tells its tile.
 
-The rule holds for nvjet kernels: the grid counts output tiles, features along the first tile
-dimension and tokens along the second, rounded up to the cluster.
+Two grammars do. In nvjet kernels the grid counts output tiles, features along the first tile
+dimension and tokens along the second, rounded up to the cluster. In the experts' products of the
+TensorRT-LLM generator (``bmm_…``) grid.x counts tiles of features, which may be padded, and grid.y
+the most tiles that any routing can fill: each expert may leave one tile open.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from nsysroof.match.rules import KernelClass
 
 _NVJET = "nvjet."
+_EXPERTS = "trtllm_gen.bmm"
+_PADDING = 1.5  # of features: 2 x 360 were seen padded to 1024, 2880 to 3072
 _FULL = 0.9  # a grid that covers the SMs may be a persistent kernel, whose grid tells nothing
 
 
@@ -60,6 +64,96 @@ class TiledLaunch:
         if not rows:
             return None
         return (rows[0] - 1) * self.tile_tokens + 1, rows[-1] * self.tile_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLaunch:
+    """A product over experts with its tile and its grid.
+
+    Attributes:
+        role: The operator it was found to be.
+        features: Columns of the output of one expert.
+        tokens: Tokens of the step.
+        experts: Experts on this GPU.
+        top_k: Experts of each token.
+        tile_features: Columns of one tile.
+        tile_tokens: Rows of one tile.
+        columns: Tiles along the features, grid.x.
+        tiles: Tiles along the rows, grid.y.
+    """
+
+    role: str
+    features: int
+    tokens: int
+    experts: int
+    top_k: int
+    tile_features: int
+    tile_tokens: int
+    columns: int
+    tiles: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return self.columns * self.tiles
+
+    def fits(self, *, features: int | None = None, tokens: int | None = None) -> bool:
+        """Return whether the grid covers outputs of this size, by default the model's.
+
+        >>> down = ExpertLaunch(role="moe.down", features=2880, tokens=888, experts=128, top_k=4,
+        ...                     tile_features=128, tile_tokens=16, columns=24, tiles=342)
+        >>> down.fits(), down.fits(tokens=900), down.fits(features=1440), down.fits(features=5760)
+        (True, False, False, False)
+        """
+        wanted = features or self.features
+        covered = self.columns * self.tile_features
+        return wanted <= covered <= _PADDING * wanted and self.tiles == self._most_tiles(
+            tokens or self.tokens
+        )
+
+    def token_range(self) -> tuple[int, int] | None:
+        """Return the fewest and most tokens that the grid fits, None where none does."""
+        least = greatest = self.tiles
+        if self.tiles >= self.experts:
+            least = self.experts + (self.tiles - self.experts) * self.tile_tokens
+            greatest = least + self.tile_tokens - 1
+        low, high = -(-least // self.top_k), greatest // self.top_k
+        return (low, high) if low <= high and self.fits(tokens=low) else None
+
+    def _most_tiles(self, tokens: int) -> int:
+        rows = tokens * self.top_k
+        full = (rows - self.experts) // self.tile_tokens
+        return self.experts + full if rows >= self.experts else rows
+
+
+def expert_launch(
+    kernel: KernelClass,
+    role: str,
+    *,
+    features: int,
+    tokens: int,
+    experts: int,
+    top_k: int,
+    grid: Sequence[int],
+) -> ExpertLaunch | None:
+    """Return what a launch over experts tells, None where its name does not tell."""
+    told = kernel.attributes
+    tile_features, tile_tokens = told.get("tile_m"), told.get("tile_n")
+    if kernel.rule != _EXPERTS or grid[2] != 1:
+        return None
+    if not isinstance(tile_features, int) or not isinstance(tile_tokens, int):
+        return None
+    return ExpertLaunch(
+        role=role,
+        features=features,
+        tokens=tokens,
+        experts=experts,
+        top_k=top_k,
+        tile_features=tile_features,
+        tile_tokens=tile_tokens,
+        columns=grid[0],
+        tiles=grid[1],
+    )
 
 
 def tiled_launch(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,6 +108,26 @@ def test_sliding_and_full_attention_are_two_entries_of_one_role() -> None:
     # A prompt of 888 tokens: 888*889/2 pairs of tokens, or no more than 128 keys for each.
     full, window = 888 * 889 // 2, 128 * 129 // 2 + (888 - 128) * 128
     assert sorted(row.flop for row in rows) == [4 * 8 * 64 * window, 4 * 8 * 64 * full]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "slug", "told"),
+    [
+        # 8 x 128 rows of gate and up hold 2 x 360 values, not 2 x 720 and no need for 2 x 180.
+        ({"tp": 4}, "tp-mismatch", "TP 8"),
+        ({"tp": 16}, "tp-mismatch", "TP 8"),
+        # 342 tiles of 16 rows over 128 experts: 128 + 214 full ones are 3,552 to 3,567 rows, that
+        # is 888 to 891 tokens with four experts each.
+        ({"context": (1024,), "new_tokens": 1024}, "batch-mismatch", "888 to 891 tokens"),
+    ],
+)
+def test_the_grids_of_the_experts_contradict_wrong_inputs(
+    wrong: dict[str, Any], slug: str, told: str
+) -> None:
+    options = replace(OPTIONS, **wrong)
+    found = {f.slug: f.text for f in analyze(open_trace(TRACE), options).capture.findings}
+    assert told in found[slug]
+    assert {"tp-mismatch", "batch-mismatch", "model-mismatch"} & found.keys() == {slug}
 
 
 def test_seven_ranks_are_missing_and_the_phase_is_prefill() -> None:
