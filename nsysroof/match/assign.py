@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from nsysroof.match.align import Assignment, Launch, align
+from nsysroof.match.align import Alignment, Assignment, Launch, align
 from nsysroof.match.classes import implements_of, kernel_classes
 from nsysroof.match.rules import KernelClass
 from nsysroof.theory.cost import Operator
@@ -17,6 +17,7 @@ from nsysroof.theory.kinds import OperatorKind
 
 _GEMM = frozenset({str(OperatorKind.GEMM)})
 _UNPLACED = 2**32 - 1
+_NO_ALIGNMENT = Alignment(assignments=[], score=-1e18)
 _SIDE_STREAM = 0.05  # share of kernel time below which an eager stream is none of the model's
 
 
@@ -76,15 +77,19 @@ def place_operators(
     stepped = _model_streams(rows if inside.all() else rows.filter(inside))
     known = any(plan.operators for plan in plans)
     patterns = _patterns(stepped, classes) if known else []
-    plan = _best_plan(plans, [pattern.launches for pattern in patterns], floor_ns)
+    longest = max(patterns, key=lambda pattern: len(pattern.launches), default=None)
+    plan, fitted = _best_plan(plans, longest.launches if longest else [], floor_ns)
     covers: dict[tuple[int, ...], int] = {}
     penalties: list[float] = []
     numbers = np.full(kernels.height, _UNPLACED, dtype=np.uint32)
     mains = np.zeros(kernels.height, dtype=bool)
     placed = np.zeros(kernels.height, dtype=bool)
     for pattern in patterns:
-        launches = pattern.launches
-        found = align(launches, plan.operators, plan.bounds_ns, floor_ns=floor_ns).assignments
+        found = (
+            fitted
+            if pattern is longest
+            else align(pattern.launches, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
+        ).assignments
         numbers[pattern.rows] = _numbered(found, covers, penalties)
         mains[pattern.rows] = [assignment.main for assignment in found]
         placed[pattern.rows] = True
@@ -146,28 +151,27 @@ def _patterns(stepped: pl.DataFrame, classes: Sequence[KernelClass]) -> list[_Pa
 
 
 def _best_plan(
-    plans: Sequence[Plan], sequences: Sequence[Sequence[Launch]], floor_ns: float
-) -> Plan:
-    """Return the plan with the highest score on the longest sequence.
+    plans: Sequence[Plan], longest: Sequence[Launch], floor_ns: float
+) -> tuple[Plan, Alignment]:
+    """Return the plan with the highest score on the longest sequence, and its alignment.
 
     Where the fused ones leave hardly a matrix product over, the others are not tried.
     """
-    longest = max(sequences, key=len, default=[])
-    best, best_score, left_over = plans[0], -1e18, 0
+    best, fitted, left_over = plans[0], _NO_ALIGNMENT, 0
     for plan in sorted(plans, key=lambda plan: not plan.fused):
         layers = sum(op.role == "attn.core" for op in plan.operators)
         if not plan.fused and 2 * left_over < max(layers, 1):
             break
         found = align(longest, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
-        if found.score <= best_score:
+        if found.score <= fitted.score:
             continue
-        best, best_score = plan, found.score
+        best, fitted = plan, found
         if plan.fused:
             left_over = sum(
                 not assignment.operators and _GEMM in launch.implements
                 for assignment, launch in zip(found.assignments, longest, strict=True)
             )
-    return best
+    return best, fitted
 
 
 def _model_streams(rows: pl.DataFrame) -> pl.DataFrame:
