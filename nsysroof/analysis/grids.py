@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from nsysroof.theory.roofline import Bound, Limiter, waved_ns
-from nsysroof.units import format_ratio, format_us
+from nsysroof.units import format_ratio, format_share, format_us
 
 _AT_THE_ROOF = 1.15  # measured over bound: at most this is as near as kernels come
 _MOST_SMS = 0.9  # share of the SMs from which a grid is large enough
@@ -44,6 +44,7 @@ def judge_grid(
     sm_count: int | None,
     measured_ns: int,
     equal_blocks: bool,
+    host_link: bool = False,
 ) -> GridFacts:
     """Return what a grid explains of the time of an operator.
 
@@ -54,6 +55,7 @@ def judge_grid(
         measured_ns: Time of one instance.
         equal_blocks: Whether an instance is one product whose blocks do equal work; those of
             attention differ, and of several kernels one grid says nothing of the whole.
+        host_link: Whether the kernel itself reads host memory.
     """
     spec = bound.spec_ns
     if sm_count is None or spec is None or bound.limiter is Limiter.LATENCY:
@@ -64,7 +66,11 @@ def judge_grid(
     waved = waved_ns(spec, blocks, sm_count) if compute else None
     notes = []
     if measured_ns >= _AT_THE_ROOF * spec:
-        if waves < _MOST_SMS:
+        if host_link and waves < _MOST_SMS:
+            needed = ceil(blocks * measured_ns / spec)
+            if needed <= sm_count:  # else it is not the number of blocks that holds it back
+                notes.append(_link_unfilled(blocks, needed, spec / measured_ns))
+        elif waves < _MOST_SMS:
             notes.append(_too_few(blocks, sm_count))
         elif waved is not None and waved >= _WORTH_TELLING * spec:
             notes.append(_whole_waves(blocks, sm_count, waved, measured_ns))
@@ -81,6 +87,14 @@ def _small(bound: Bound) -> bool:
 def _too_few(blocks: int, sm_count: int) -> str:
     share = f"{blocks / sm_count * 100:.1f} %"
     return f"its grid has {blocks} blocks for {sm_count} SMs ({share}): too few to reach the roof"
+
+
+def _link_unfilled(blocks: int, needed: int, filled: float) -> str:
+    # By Little's law the rate goes with the bytes in flight, and those go with the blocks.
+    return (
+        f"its {blocks} blocks fill {format_share(filled)} of the link to the host: too few bytes "
+        f"are in flight, {needed} such blocks would fill it"
+    )
 
 
 def _whole_waves(blocks: int, sm_count: int, waved_ns: float, measured_ns: int) -> str:

@@ -32,6 +32,7 @@ _INSTANCES = pl.Schema(
         "advance": pl.Int64(),
     }
 )
+_HOST_LINKS = frozenset({"h2d", "d2h", "c2c"})
 _LOW_PENALTY = 2.0  # score lost to time above which an assignment is called doubtful
 
 
@@ -272,6 +273,7 @@ def _row(
         measured_ns=row["measured"],
         equal_blocks=row["mains"] == row["instances"]
         and all(member.kind in MATMUL_KINDS for member in group.members),
+        host_link=any(link_of(member) in _HOST_LINKS for member in group.members),
     )
     return OperatorRow(
         role=group.role,

@@ -147,3 +147,15 @@ def test_only_a_small_slow_transfer_of_few_waves_is_called_one() -> None:
     assert of(19_300, blocks=272, sms=None, cost=small) == ()
     [few] = of(19_300, blocks=17, sms=170, cost=small)
     assert few.startswith("its grid has 17 blocks for 170 SMs (10.0 %)")
+
+
+def test_a_copy_of_two_blocks_is_told_how_many_would_fill_the_link() -> None:
+    """48 GB/s a block: two reach 97 of 210 GB/s, so five are needed (O46)."""
+    size = 97_000_000
+    link = bound(Cost(link=size), Peaks(entries={"h2d": Peak(210e9, "doc")}), link="h2d")
+    facts = judge_grid(
+        link, blocks=2, sm_count=152, measured_ns=1_000_000, equal_blocks=False, host_link=True
+    )
+    [note] = facts.notes
+    assert "2 blocks fill 46.2 % of the link" in note
+    assert "5 such blocks would fill it" in note
