@@ -60,7 +60,7 @@ def analyze(
     options: Options | None = None,
     *,
     workload: Workload | None = None,
-    all_gaps: bool = False,
+    complete: bool = False,
     **given: Any,
 ) -> Report:
     """Return the report on a trace.
@@ -69,7 +69,7 @@ def analyze(
         trace: An open trace, or its path.
         options: What is known of the run, in one object.
         workload: The step, as ``Workload.create`` makes it.
-        all_gaps: List every gap, not only the largest.
+        complete: List every gap and every step, not only the longest.
         given: Fields of ``Options`` by name: ``model="qwen3-8b", batch=8, context=4096``.
 
     Raises:
@@ -77,7 +77,7 @@ def analyze(
         InputError: A file cannot be read.
     """
     chosen = _options(options, workload, given)
-    return pipeline.analyze(_opened(trace), chosen, all_gaps=all_gaps)
+    return pipeline.analyze(_opened(trace), chosen, complete=complete)
 
 
 def timeline_slices(

@@ -18,8 +18,15 @@ from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.products import agrees, product_findings, told_products, usual_products
 from nsysroof.analysis.shapes import shape_findings, usual_launches
-from nsysroof.analysis.step_accounts import bounds_of_step, budget_of, peaks_used, timeline_of
-from nsysroof.analysis.steps import step_rows
+from nsysroof.analysis.step_accounts import (
+    bounds_of_step,
+    budget_of,
+    peaks_used,
+    shares_of,
+    step_rows,
+    timeline_of,
+)
+from nsysroof.analysis.steps import summary
 from nsysroof.analysis.tables import (
     coverage,
     gap_rows,
@@ -39,25 +46,25 @@ from nsysroof.timeline.steps import find_runs
 from nsysroof.trace import Trace
 
 
-def analyze(trace: Trace, options: Options, *, all_gaps: bool = False) -> Report:
+def analyze(trace: Trace, options: Options, *, complete: bool = False) -> Report:
     """Return the report on a trace.
 
     Args:
         trace: An open trace.
         options: What the user said; without a model there are classes, but no ratios.
-        all_gaps: List every gap, not only the largest.
+        complete: List every gap and every step, not only the longest.
 
     Raises:
         UsageError: Options that do not fit the trace or one another.
         InputError: A file named by the options cannot be read.
     """
-    return _report(trace, options, measure(trace, options), all_gaps=all_gaps)
+    return _report(trace, options, measure(trace, options), complete=complete)
 
 
 def analyze_kernels(trace: Trace, options: Options) -> tuple[Report, pl.DataFrame]:
     """Return the report with every gap, and the kernels as ``label_kernels`` does."""
     found = measure(trace, options)
-    return _report(trace, options, found, all_gaps=True), found.kernels
+    return _report(trace, options, found, complete=True), found.kernels
 
 
 def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
@@ -69,7 +76,7 @@ def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
     return measure(trace, options).kernels
 
 
-def _report(trace: Trace, options: Options, found: Measured, *, all_gaps: bool) -> Report:
+def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) -> Report:
     capture = found.capture
     picked, hardware, theory, analysed = (
         found.picked,
@@ -95,7 +102,8 @@ def _report(trace: Trace, options: Options, found: Measured, *, all_gaps: bool) 
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))
     idle_known = capture.graph_mode != WORK_HIDDEN
     timeline = account(found.activities, gaps, idle_known=idle_known)
-    budget = budget_of(found, gaps) if idle_known else None
+    shares = shares_of(found)
+    budget = budget_of(found, gaps, shares) if idle_known else None
     covered = coverage(found.kernels)
     modelled = theory.model is not None
     links = link_rows(
@@ -137,8 +145,9 @@ def _report(trace: Trace, options: Options, found: Measured, *, all_gaps: bool) 
         timeline=timeline,
         streams=stream_rows(found.kernels, timeline),
         phases=found.phases,
-        steps=step_rows(analysed),
+        steps=summary(analysed),
         budget=budget,
+        step_budgets=step_rows(found, gaps, shares, complete=complete) if idle_known else [],
         step_timeline=timeline_of(found, gaps) if idle_known else None,
         step_bounds=bounds_of_step(theory, hardware, budget),
         operators=operators,
@@ -148,7 +157,7 @@ def _report(trace: Trace, options: Options, found: Measured, *, all_gaps: bool) 
             found.classes,
             {group.role: group.bound.spec_ns for group in found.groups},
         ),
-        gaps=gap_rows(gaps, found.activities, found.texts, found.steps, everything=all_gaps)
+        gaps=gap_rows(gaps, found.activities, found.texts, found.steps, complete=complete)
         if idle_known
         else [],
         unexplained=unexplained_rows(

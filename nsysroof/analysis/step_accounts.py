@@ -1,8 +1,9 @@
-"""The accounts of one step: its budget, its timeline, and what bounds it as a whole."""
+"""The accounts of steps: their budgets, and of the median one its timeline and its bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -11,47 +12,116 @@ from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.analysis.step_timeline import step_timeline
 from nsysroof.analysis.theory import Hardware
 from nsysroof.results import (
+    IDLE_CAUSES,
     Budget,
     LinkRow,
     StepBounds,
+    StepRow,
     StepTimeline,
 )
 from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import crossed_link, link_of, step_bounds
-from nsysroof.timeline.budget import Share, step_budget
+from nsysroof.timeline.budget import Share, step_budget, step_sums
+
+_LONGEST = 20  # steps that a report keeps
 
 
-def budget_of(found: Measured, gaps: pl.DataFrame) -> Budget | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What part of a budget each activity belongs to.
+
+    ``kernels`` has share and role of each kernel, ``copies`` the copies that serve an operator,
+    with their times.
+    """
+
+    kernels: pl.DataFrame
+    copies: pl.DataFrame
+
+
+def shares_of(found: Measured) -> Shares:
+    """Return the shares of all kernels, and of the copies that count with an operator."""
+    names = pl.Enum([str(share) for share in Share])
+    shares = pl.Series("share", [str(_share(group)) for group in found.groups], dtype=names)
+    kernels = found.kernels.select(
+        shares.gather(found.kernels["group"]).fill_null(str(Share.UNEXPLAINED)), "role"
+    )
+    copies = found.staged.select("gpu", "start_ns", "end_ns", "role", "group")
+    return Shares(
+        kernels=kernels, copies=copies.with_columns(shares.gather(copies["group"])).drop("group")
+    )
+
+
+def budget_of(found: Measured, gaps: pl.DataFrame, shares: Shares) -> Budget | None:
     """Return the budget of the median step, None without steps; ``gaps`` as ``find_gaps`` does."""
     median = found.analysed.median_step
     if median is None:
         return None
-    kind = [_share(group) for group in found.groups]
-    names = pl.Enum([str(share) for share in Share])
-    shares = pl.Series("share", [str(share) for share in kind], dtype=names)
-    labels = found.kernels.select(
-        shares.gather(found.kernels["group"]).fill_null(str(Share.UNEXPLAINED)), "role"
-    )
-    numbered = found.kernels.select("gpu", "step", "covers", "group")
-    inside = numbered.filter((pl.col("gpu") == median.gpu) & (pl.col("step") == median.step))
-    instances = inside.group_by("covers").agg(pl.col("group").first())["group"].drop_nulls()
-    serving = found.staged.select("gpu", "start_ns", "end_ns", "role", "group")
+    bounds = _bounds_ns(found, pl.DataFrame({"gpu": [median.gpu], "step": [median.step]}))
     return step_budget(
         found.activities,
         gaps,
-        labels,
-        serving=serving.with_columns(shares.gather(serving["group"])),
+        shares.kernels,
+        serving=shares.copies,
         gpu=median.gpu,
         step=median.step,
         start_ns=median.start_ns,
         end_ns=median.end_ns,
-        bound_ns=sum(
-            round(found.groups[at].bound.spec_ns or 0)
-            for at in instances
-            if kind[at] is Share.BOUND
-        ),
+        bound_ns=int(bounds["bound_ns"].sum()),
         texts=found.texts,
     )
+
+
+def step_rows(
+    found: Measured, gaps: pl.DataFrame, shares: Shares, *, complete: bool
+) -> list[StepRow]:
+    """Return the account of every analysed step in order, else of the longest, those first."""
+    steps = found.analysed.steps.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
+    if not complete:
+        order = ["ns", "gpu", "start_ns"]
+        steps = steps.sort(order, descending=[True, False, False]).head(_LONGEST)
+    sums = step_sums(found.activities, gaps, shares.kernels, serving=shares.copies, steps=steps)
+    rows = sums.join(_bounds_ns(found, steps), on=["gpu", "step"], how="left").with_columns(
+        pl.col("bound_ns").fill_null(0)
+    )
+    keys = ["gpu", "start_ns"] if complete else ["wall_ns", "gpu", "start_ns"]
+    rows = rows.sort(keys, descending=[key == "wall_ns" for key in keys])
+    return [
+        StepRow(
+            gpu=row["gpu"],
+            step=row["step"],
+            start_ns=row["start_ns"],
+            wall_ns=row["wall_ns"],
+            bound_ns=row["bound_ns"],
+            over_bound_ns=row[Share.BOUND] - row["bound_ns"],
+            fixed_ns=row[Share.FIXED],
+            unexplained_ns=row[Share.UNEXPLAINED],
+            copy_ns=row["copy_ns"],
+            idle_ns=row["idle_ns"],
+            overlap_ns=row["overlap_ns"],
+            idle_by_cause={cause: row[cause] for cause in IDLE_CAUSES if row[cause]},
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _bounds_ns(found: Measured, steps: pl.DataFrame) -> pl.DataFrame:
+    """Return ``bound_ns`` by GPU and step: the operators that their roof, not a launch, limits."""
+    bounds = pl.Series(
+        "bound_ns",
+        [
+            round(group.bound.spec_ns or 0) if _share(group) is Share.BOUND else 0
+            for group in found.groups
+        ],
+        dtype=pl.Int64,
+    )
+    inside = found.kernels.select("gpu", "step", "covers", "group").join(
+        steps.select(pl.col("gpu").cast(pl.UInt16), pl.col("step").cast(pl.UInt32)),
+        on=["gpu", "step"],
+        how="semi",
+    )
+    instances = inside.filter(pl.col("group").is_not_null()).unique(["gpu", "step", "covers"])
+    instances = instances.with_columns(bounds.gather(instances["group"]))
+    return instances.group_by("gpu", "step").agg(pl.col("bound_ns").sum())
 
 
 def peaks_used(groups: Sequence[OperatorGroup], links: Sequence[LinkRow], peaks: Peaks) -> set[str]:

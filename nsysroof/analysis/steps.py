@@ -88,7 +88,7 @@ def phase_rows(phased: pl.DataFrame) -> list[Phase]:
     ]
 
 
-def step_rows(analysed: Analysed) -> Steps:
+def summary(analysed: Analysed) -> Steps:
     """Return how many steps were analysed, and how long they took on the lowest GPU."""
     own = analysed.lowest
     if not own.height:

@@ -108,7 +108,7 @@ def gap_rows(
     texts: Sequence[str],
     steps: pl.DataFrame,
     *,
-    everything: bool,
+    complete: bool,
 ) -> list[Gap]:
     """Return idle stretches with what ran before and after.
 
@@ -117,11 +117,11 @@ def gap_rows(
         activities: Schema ``ACTIVITIES``, to which ``gaps`` refers by row.
         texts: Text of each kernel name.
         steps: Schema ``STEPS``: a gap that ends where a step begins lies between steps.
-        everything: All of them in order of time; otherwise the largest, the longest first.
+        complete: All of them in order of time; otherwise the largest, the longest first.
     """
     length = pl.col("end_ns") - pl.col("start_ns")
     wanted = gaps
-    if not everything:
+    if not complete:
         order = ["ns", "gpu", "start_ns"]
         lengths = gaps.select(length.alias("ns"))["ns"]
         least = lengths.top_k(_LARGEST_GAPS).min()

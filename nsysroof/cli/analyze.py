@@ -45,7 +45,7 @@ def analyze(
         (report,) = read_runs([trace], model, theory, selection)
     else:
         everything = destination.keeps_everything
-        report = read_report(trace, model, theory, selection, all_gaps=everything)
+        report = read_report(trace, model, theory, selection, complete=everything)
     destination.write(report)
     check_answered(report)
     check_strictly(report, selection)

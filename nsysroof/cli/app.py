@@ -20,6 +20,7 @@ from nsysroof.cli.kernels import kernels
 from nsysroof.cli.models import models
 from nsysroof.cli.plot import plot
 from nsysroof.cli.schema import schema
+from nsysroof.cli.steps import steps
 from nsysroof.cli.whatif import whatif
 
 _HELP = """\
@@ -82,6 +83,7 @@ for _command in (
     info,
     analyze,
     estimate,
+    steps,
     gaps,
     kernels,
     diff,

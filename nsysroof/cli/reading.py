@@ -73,7 +73,7 @@ def read_report(
     theory: TheoryOptions,
     selection: SelectionOptions,
     *,
-    all_gaps: bool = False,
+    complete: bool = False,
 ) -> Report:
     """Return the report on a trace, with the command that makes it.
 
@@ -87,7 +87,7 @@ def read_report(
 
     with reading_line() as tell:
         opened = open_trace(trace) if tell is None else open_trace(trace, tell=tell)
-        report = analyze(opened, options, all_gaps=all_gaps)
+        report = analyze(opened, options, complete=complete)
     return structs.replace(report, command=command_of(trace, model, theory, selection))
 
 

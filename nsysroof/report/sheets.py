@@ -20,7 +20,7 @@ from nsysroof.outcomes import (
     WhatIfRow,
 )
 from nsysroof.report.characters import escaped
-from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
+from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, StepsView, View
 from nsysroof.results import (
     Capture,
     CaptureDevice,
@@ -36,6 +36,7 @@ from nsysroof.results import (
     Phase,
     Report,
     StepKernel,
+    StepRow,
     Sweep,
     SweepRow,
     Timeline,
@@ -59,7 +60,7 @@ class Sheet:
 def sheets(view: View) -> tuple[Sheet, ...]:  # noqa: C901  one case for each kind of view
     """Return the tables of a view, the verdict on the capture first.
 
-    Views of a single table (gaps, kernels, listings) have exactly one.
+    Views of a single table (gaps, steps, kernels, listings) have exactly one.
     """
     match view:
         case Report():
@@ -68,6 +69,8 @@ def sheets(view: View) -> tuple[Sheet, ...]:  # noqa: C901  one case for each ki
             return (*_of_capture(view.capture), *_of_steps(view))
         case GapsView():
             return (_table("gaps", Gap, view.gaps),)
+        case StepsView():
+            return (_table("step_budgets", StepRow, view.step_budgets),)
         case KernelsView():
             return (_table("kernels", KernelRow, view.kernels),)
         case Listing():
@@ -131,6 +134,7 @@ def _of_report(report: Report) -> tuple[Sheet, ...]:
         *_of_steps(report),
         _fields("budget", report.budget),
         _table("budget_by_kernel", StepKernel, report.budget.by_kernel if report.budget else []),
+        _table("step_budgets", StepRow, report.step_budgets),
         _fields("step_bounds", report.step_bounds),
         _table("operators", OperatorRow, report.operators),
         _table("timeline", Timeline, report.timeline),

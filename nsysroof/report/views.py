@@ -15,6 +15,7 @@ from nsysroof.results import (
     KernelRow,
     Phase,
     Report,
+    StepRow,
     Steps,
     Sweep,
     Timeline,
@@ -44,6 +45,19 @@ class GapsView(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, report: Report) -> GapsView:
         """Return the part of a report that ``gaps`` shows."""
         return cls(timeline=report.timeline, gaps=report.gaps)
+
+
+class StepsView(msgspec.Struct, frozen=True, kw_only=True):
+    """Where each analysed step goes."""
+
+    steps: Steps
+    phases: list[Phase]
+    step_budgets: list[StepRow]
+
+    @classmethod
+    def of(cls, report: Report) -> StepsView:
+        """Return the part of a report that ``steps`` shows."""
+        return cls(steps=report.steps, phases=report.phases, step_budgets=report.step_budgets)
 
 
 class KernelsView(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +98,7 @@ View: TypeAlias = (
     | Sweep
     | InfoView
     | GapsView
+    | StepsView
     | KernelsView
     | Diff
     | Check

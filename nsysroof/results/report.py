@@ -20,6 +20,7 @@ from nsysroof.results.timeline import (
     Gap,
     Phase,
     StepBounds,
+    StepRow,
     Steps,
     StepTimeline,
     StreamRow,
@@ -30,7 +31,8 @@ from nsysroof.results.timeline import (
 class Report(Tables, frozen=True, kw_only=True):
     """The answer of ``analyze``: saved, rendered, compared and gated as it is.
 
-    ``command`` is what made it, with files by their name alone; null from the library.
+    ``gaps`` and ``step_budgets`` are the longest unless all were asked for, which come in order of
+    time. ``command`` is what made it, with files by their name alone; null from the library.
     """
 
     format: str = "nsysroof-report"
@@ -45,6 +47,7 @@ class Report(Tables, frozen=True, kw_only=True):
     phases: list[Phase]
     steps: Steps
     budget: Budget | None
+    step_budgets: list[StepRow] = []
     step_timeline: StepTimeline | None = None
     step_bounds: StepBounds | None
     operators: list[OperatorRow]

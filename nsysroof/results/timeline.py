@@ -130,13 +130,11 @@ class StepKernel(Plain, frozen=True, kw_only=True):
     ns: int
 
 
-class Budget(Plain, frozen=True, kw_only=True):
-    """The step with the median wall time on the lowest GPU analysed, in integer ns.
+class StepAccount(Plain, frozen=True, kw_only=True):
+    """The account of one step of one GPU, in integer ns.
 
-    wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance.
-    ``by_role`` splits bound + over_bound + fixed, ``idle_by_cause`` splits idle, and
-    ``by_kernel`` all kernels, with their role where it has no bound too, and the copies that count
-    with an operator: into and out of the buffer of a collective.
+    wall = bound + over_bound + fixed + unexplained + copy + idle - overlap, without tolerance;
+    ``idle_by_cause`` splits idle.
     """
 
     gpu: int
@@ -149,13 +147,29 @@ class Budget(Plain, frozen=True, kw_only=True):
     copy_ns: int
     idle_ns: int
     overlap_ns: int
-    by_role: dict[str, int] = {}
-    by_kernel: list[StepKernel] = []
     idle_by_cause: dict[str, int] = {}
 
     def share(self, ns: int) -> float | None:
         """Return the share of the wall time that ``ns`` is, null for an empty step."""
         return ns / self.wall_ns if self.wall_ns else None
+
+
+class Budget(StepAccount, frozen=True, kw_only=True):
+    """The step with the median wall time on the lowest GPU analysed.
+
+    ``by_role`` splits bound + over_bound + fixed, and ``by_kernel`` all kernels, with their role
+    where it has no bound too, and the copies that count with an operator: into and out of the
+    buffer of a collective.
+    """
+
+    by_role: dict[str, int] = {}
+    by_kernel: list[StepKernel] = []
+
+
+class StepRow(StepAccount, frozen=True, kw_only=True):
+    """One step of many; its bounds are those of the median step's work."""
+
+    start_ns: int
 
 
 class StepSlice(Plain, frozen=True, kw_only=True):

@@ -1,16 +1,18 @@
-"""The budget of one step: where each nanosecond of its wall time went, in exact integers."""
+"""The budget of a step: where each nanosecond of its wall time went, in exact integers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from nsysroof.results import DEVICE_COPY, GRAPH_REPLAY, IDLE_CAUSES, Budget, StepKernel
-from nsysroof.timeline.activity import Activity
+from nsysroof.timeline.activity import Activity, by_gpu
 from nsysroof.timeline.gaps import sum_causes
-from nsysroof.timeline.intervals import union
+from nsysroof.timeline.intervals import Times, covered_before, union
 
 
 class Share(StrEnum):
@@ -87,6 +89,106 @@ def step_budget(
         by_kernel=_by_kernel(kernels, served, texts, hidden_ns),
         idle_by_cause={c: ns for c, ns in sum_causes(idle, IDLE_CAUSES).items() if ns},
     )
+
+
+STEP_SUMS = pl.Schema(
+    {
+        "gpu": pl.UInt16(),
+        "step": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "wall_ns": pl.Int64(),
+        **{str(share): pl.Int64() for share in Share},
+        "copy_ns": pl.Int64(),
+        "idle_ns": pl.Int64(),
+        "overlap_ns": pl.Int64(),
+        **{cause: pl.Int64() for cause in IDLE_CAUSES},
+    }
+)
+"""What ran in each step, by share of the budget, and its idle time by cause; ns."""
+
+_SHARES = tuple(str(share) for share in Share)
+_COPY = len(_SHARES)  # place of copies and fills among the sums
+
+
+def step_sums(
+    activities: pl.DataFrame,
+    gaps: pl.DataFrame,
+    labels: pl.DataFrame,
+    *,
+    serving: pl.DataFrame,
+    steps: pl.DataFrame,
+) -> pl.DataFrame:
+    """Return what the budgets of many steps add up, schema ``STEP_SUMS``, by GPU and start.
+
+    Args:
+        activities: Schema ``ACTIVITIES``, sorted by GPU and start.
+        gaps: Schema ``GAPS``, sorted by GPU and start.
+        labels: As for ``step_budget``.
+        serving: As for ``step_budget``.
+        steps: ``gpu``, ``step``, ``start_ns`` and ``end_ns`` of steps that do not overlap.
+    """
+    places = _place(labels["share"])
+    windows = steps.sort("gpu", "start_ns").partition_by("gpu", as_dict=True)
+    found = [pl.DataFrame(schema=STEP_SUMS)]
+    for gpu, rows in by_gpu(activities):
+        if (gpu,) not in windows:
+            continue
+        cut = _Windows(windows[gpu,])
+        sums = cut.sums(rows, _places_of(rows, places), _COPY + 1)
+        busy = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+        busy_ns = covered_before(cut.ends, busy) - covered_before(cut.starts, busy)
+        overlap_ns = sums.sum(axis=0) - busy_ns
+        served = serving.filter(pl.col("gpu") == gpu)
+        moved = cut.sums(served, _place(served["share"]), _COPY + 1)
+        sums += moved
+        sums[_COPY] -= moved.sum(axis=0)
+        waited = gaps.filter(pl.col("gpu") == gpu)
+        cause = waited["cause"].cast(pl.Enum(IDLE_CAUSES)).fill_null("unknown").to_physical()
+        idle = cut.sums(waited, cause.to_numpy(), len(IDLE_CAUSES))
+        wall_ns = cut.ends - cut.starts
+        columns = (wall_ns, *sums, wall_ns - busy_ns, overlap_ns, *idle)
+        names = list(STEP_SUMS)[3:]
+        found.append(
+            windows[gpu,]
+            .select("gpu", "step", "start_ns")
+            .with_columns(pl.Series(name, ns) for name, ns in zip(names, columns, strict=True))
+        )
+    return pl.concat(found)
+
+
+class _Windows:
+    """The steps of one GPU, and what of other intervals lies in each."""
+
+    def __init__(self, steps: pl.DataFrame) -> None:
+        self.starts: Times = steps["start_ns"].to_numpy()
+        self.ends: Times = steps["end_ns"].to_numpy()
+
+    def sums(self, rows: pl.DataFrame, places: npt.NDArray[np.integer], size: int) -> Times:
+        """Return the ns of the rows of each place in each step, shape (size, steps)."""
+        starts, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+        first = np.searchsorted(self.ends, starts, side="right")
+        last = np.searchsorted(self.starts, ends, side="left")
+        count = np.maximum(last - first, 0)  # steps that a row reaches into
+        row = np.repeat(np.arange(rows.height), count)
+        step = np.arange(row.size) - np.repeat(np.cumsum(count) - count - first, count)
+        ns = np.minimum(ends[row], self.ends[step]) - np.maximum(starts[row], self.starts[step])
+        sums = np.zeros((size, self.starts.size), dtype=np.int64)
+        np.add.at(sums, (places[row], step), ns)
+        return sums
+
+
+def _place(shares: pl.Series) -> npt.NDArray[np.uint32]:
+    return shares.cast(pl.Enum(_SHARES)).to_physical().cast(pl.UInt32).to_numpy()
+
+
+def _places_of(rows: pl.DataFrame, of_kernel: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Return where each activity counts: kernels by their share, hidden ones as unexplained."""
+    activity = rows["activity"].to_numpy()
+    places = np.full(rows.height, _COPY, dtype=np.uint32)
+    places[activity == int(Activity.REPLAY)] = _SHARES.index(Share.UNEXPLAINED)
+    kernel = activity == int(Activity.KERNEL)
+    places[kernel] = of_kernel[rows["kernel"].filter(pl.Series(kernel)).to_numpy()]
+    return places
 
 
 def _by_kernel(

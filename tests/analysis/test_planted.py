@@ -12,7 +12,7 @@ import pytest
 
 from nsysroof.analysis import Options, analyze
 from nsysroof.analysis.pipeline import label_kernels
-from nsysroof.results import Report
+from nsysroof.results import Report, StepAccount
 from nsysroof.trace import Trace, open_trace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -38,7 +38,7 @@ def trace(name: str) -> Trace:
 
 @cache
 def report(name: str) -> Report:
-    return analyze(trace(name), OPTIONS[name], all_gaps=True)
+    return analyze(trace(name), OPTIONS[name], complete=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,6 +85,51 @@ def test_every_planted_gap_is_exact_and_has_its_cause(name: str) -> None:
     }
     assert planted
     assert planted <= found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_step_adds_up_and_the_median_one_has_the_budget(name: str) -> None:
+    found = report(name)
+    rows = found.step_budgets
+    gpus = {line.gpu for line in found.timeline}
+    assert len(rows) == found.steps.count * len(gpus)
+    assert [(row.gpu, row.start_ns) for row in rows] == sorted(
+        (row.gpu, row.start_ns) for row in rows
+    )
+    for row in rows:
+        work = row.bound_ns + row.over_bound_ns + row.fixed_ns + row.unexplained_ns + row.copy_ns
+        assert row.wall_ns == work + row.idle_ns - row.overlap_ns
+        assert sum(row.idle_by_cause.values()) == row.idle_ns
+    assert found.budget is not None
+    [median] = [row for row in rows if (row.gpu, row.step) == (found.budget.gpu, found.budget.step)]
+    terms = StepAccount.__struct_fields__
+    assert [getattr(median, term) for term in terms] == [
+        getattr(found.budget, term) for term in terms
+    ]
+
+
+def test_the_steps_that_took_longest_are_those_with_planted_gaps() -> None:
+    """What was planted into a few of the 20 steps lies in the rows of those, by cause."""
+    rows = {row.step: row for row in report("qwen3-30b-a3b-gh200").step_budgets}
+    planted: Counter[str] = Counter()
+    for gap in truth("qwen3-30b-a3b-gh200")["gaps"]:
+        for row in rows.values():
+            if row.start_ns <= gap["start_ns"] < row.start_ns + row.wall_ns:
+                planted[f"{row.step} {gap['cause']}"] += gap["end_ns"] - gap["start_ns"]
+    assert len(planted) >= 4
+    for key, ns in planted.items():
+        step, cause = key.split()
+        assert rows[int(step)].idle_by_cause[cause] >= ns
+    longest = max(rows.values(), key=lambda row: row.wall_ns)
+    most = max(planted, key=lambda key: planted[key])
+    assert longest.step == int(most.split()[0])
+
+
+def test_a_report_keeps_the_longest_steps() -> None:
+    name = "llama-3.1-8b-h100-tp2"
+    kept = analyze(trace(name), OPTIONS[name]).step_budgets
+    every = sorted(report(name).step_budgets, key=lambda row: (-row.wall_ns, row.gpu, row.start_ns))
+    assert kept == every[:20]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,15 +21,15 @@ class Library:
     report: Report | BaseException = field(default_factory=sample.full)
     traces: list[object] = field(default_factory=list)
     options: list[Options] = field(default_factory=list)
-    all_gaps: list[bool] = field(default_factory=list)
+    complete: list[bool] = field(default_factory=list)
 
     def open_trace(self, path: Path) -> str:
         return f"opened {path}"
 
-    def analyze(self, trace: object, options: Options, *, all_gaps: bool = False) -> Report:
+    def analyze(self, trace: object, options: Options, *, complete: bool = False) -> Report:
         self.traces.append(trace)
         self.options.append(options)
-        self.all_gaps.append(all_gaps)
+        self.complete.append(complete)
         if isinstance(self.report, BaseException):
             raise self.report
         return self.report

@@ -15,7 +15,7 @@ from tests.cli.conftest import Library, Outcome
 from tests.report import sample
 
 Command = Callable[..., Outcome]
-TRACE_COMMANDS = ("info", "analyze", "gaps", "kernels")
+TRACE_COMMANDS = ("info", "analyze", "steps", "gaps", "kernels")
 
 
 def test_every_option_reaches_the_library(library: Library, command: Command) -> None:
@@ -64,7 +64,7 @@ def test_every_option_reaches_the_library(library: Library, command: Command) ->
 def test_what_is_not_said_is_not_guessed(library: Library, command: Command, name: str) -> None:
     command(name, "run.sqlite")
     assert library.options == [Options()]
-    assert library.all_gaps == [name == "gaps"]
+    assert library.complete == [name in ("gaps", "steps")]
 
 
 def test_estimate_takes_the_model_by_place(library: Library, command: Command) -> None:
@@ -100,6 +100,7 @@ def test_a_pipe_gets_tsv_with_full_names(command: Command, name: str, first: str
         ("info", ["capture", "steps", "phases"]),
         ("gaps", ["timeline", "gaps"]),
         ("kernels", ["kernels"]),
+        ("steps", ["steps", "phases", "step_budgets"]),
     ],
 )
 @pytest.mark.usefixtures("library")
@@ -140,7 +141,7 @@ def test_tables_for_other_tools_hold_every_gap(
     assert command("analyze", "run.sqlite", "-o", tmp_path / "run.db").code == 0
     assert command("analyze", "run.sqlite", "-o", f"{tmp_path}/run.parquet/").code == 0
     assert command("analyze", "run.sqlite", "-o", tmp_path / "run.json").code == 0
-    assert library.all_gaps == [True, True, False]
+    assert library.complete == [True, True, False]
     names = sorted(entry.name for entry in tmp_path.iterdir())
     assert names == ["run.db", "run.json", "run.parquet"]
     assert (tmp_path / "run.parquet" / "gaps.parquet").is_file()

@@ -22,6 +22,7 @@ OUTPUT = (
 EVERYWHERE = {
     "analyze": (*THEORY, *TRACE, *OUTPUT),
     "info": (*THEORY, *TRACE, *OUTPUT),
+    "steps": (*THEORY, *TRACE, *OUTPUT),
     "gaps": (*THEORY, *TRACE, *OUTPUT),
     "kernels": (*THEORY, *TRACE, *OUTPUT),
     "check": (

@@ -54,7 +54,7 @@ def on_terminal(*arguments: str, columns: int = 100, **environment: str) -> tupl
     return process.returncode, shown.decode().replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("command", ["info", "analyze", "gaps", "kernels"])
+@pytest.mark.parametrize("command", ["info", "analyze", "steps", "gaps", "kernels"])
 def test_a_missing_trace_is_unreadable_input(command: str, tmp_path: Path) -> None:
     result = nsysroof(command, tmp_path / "none.sqlite")
     assert result.returncode == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing
+from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, StepsView
 from nsysroof.results import Finding, ImpossibleRow, Report
 from tests.report import sample
 from tests.report.render import to_file
@@ -91,6 +91,7 @@ def test_parts_of_a_report_have_exactly_the_keys_of_the_contract() -> None:
     report = sample.full()
     assert parsed(InfoView.of(report)).keys() == {"capture", "steps", "phases"}
     assert parsed(GapsView.of(report)).keys() == {"timeline", "gaps"}
+    assert parsed(StepsView.of(report)).keys() == {"steps", "phases", "step_budgets"}
     assert parsed(KernelsView.of(report)).keys() == {"kernels"}
     gap = parsed(GapsView.of(report))["gaps"][0]
     assert list(gap) == ["gpu", "start_ns", "end_ns", "cause", "before", "after", "position"]

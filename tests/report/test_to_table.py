@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from nsysroof.report.base import renderer_named
-from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
+from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, StepsView, View
 from nsysroof.results import CaptureDevice, Gap, PeakUsed, Report
 from tests.report import sample
 from tests.report.render import to_file, to_terminal
@@ -26,7 +26,8 @@ def _monochrome(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def views_of(report: Report) -> list[View]:
-    return [report, InfoView.of(report), GapsView.of(report), KernelsView.of(report)]
+    views = (InfoView, StepsView, GapsView, KernelsView)
+    return [report, *(view.of(report) for view in views)]
 
 
 def section(text: str, title: str) -> list[str]:
@@ -79,6 +80,15 @@ def test_findings_come_first_errors_before_the_rest_and_say_what_to_do() -> None
 def test_coverage_is_one_line() -> None:
     expected = "  coverage 97.3 % of kernel time, 98.9 % of launches; unexplained 2.7 %"
     assert section(to_terminal(sample.full()), "Coverage")[0] == expected
+
+
+def test_the_longest_step_is_told_by_what_it_took_more() -> None:
+    lines = section(to_terminal(sample.full()), "Where one step goes")
+    # 700 µs of idle time more, 100 µs of unexplained kernels; the rest is equal.
+    assert " ".join(line.strip() for line in lines[-2:]) == (
+        "The longest step, number 7, took 6,900.0 µs: idle +700.0 µs, unexplained +100.0 µs; see "
+        "`nsysroof steps TRACE`."
+    )
 
 
 def test_the_budget_adds_up_as_printed() -> None:
@@ -281,6 +291,7 @@ def test_cards_and_listings() -> None:
         (sample.empty(), "empty.txt"),
         (sample.estimate(), "estimate.txt"),
         (InfoView.of(sample.full()), "info.txt"),
+        (StepsView.of(sample.full()), "steps.txt"),
         (GapsView.of(sample.full()), "gaps.txt"),
         (KernelsView.of(sample.full()), "kernels.txt"),
     ],

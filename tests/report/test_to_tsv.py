@@ -26,6 +26,7 @@ def test_sections_come_in_the_order_a_reader_asks() -> None:
     assert list(tables(to_file(sample.full(), "tsv"))) == [
         "capture", "devices", "processes", "findings", "coverage", "steps", "phases", "budget",
         "budget_by_kernel",
+        "step_budgets",
         "step_bounds", "operators", "timeline", "largest_gaps", "unexplained", "impossible",
         "links", "kernels", "host", "assumptions", "peaks",
     ]  # fmt: skip

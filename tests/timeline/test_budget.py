@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysroof.results import Budget, StepKernel
 from nsysroof.timeline.activity import ACTIVITIES, Activity
-from nsysroof.timeline.budget import Share, step_budget
+from nsysroof.timeline.budget import Share, step_budget, step_sums
 from nsysroof.timeline.intervals import idle_gaps
+from nsysroof.timeline.steps import STEPS
 
 Row = tuple[int, int, Activity, Share | None]  # of copies a share where an operator needs them
 SERVING = {
@@ -21,7 +24,9 @@ SERVING = {
 }
 
 
-def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
+def frames_of(rows: list[Row]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Activities of one GPU in order of start, their gaps, labels of kernels, serving copies."""
+    rows = sorted(rows, key=lambda row: row[:2])
     kernels = [row for row in rows if row[2] is Activity.KERNEL]
     served = (Share.BOUND, Share.FIXED)
     serving = [
@@ -52,14 +57,17 @@ def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
         {"share": shares, "role": [None if s == "unexplained" else f"role.{s}" for s in shares]},
         schema={"share": pl.String, "role": pl.String},
     )
-    gaps = idle_gaps(frame.sort("start_ns", "end_ns")).with_columns(
-        pl.lit(0).alias("gpu"), pl.lit("sync").alias("cause")
-    )
+    gaps = idle_gaps(frame).with_columns(pl.lit(0).alias("gpu"), pl.lit("sync").alias("cause"))
+    return frame, gaps, labels, pl.DataFrame(serving, schema=SERVING, orient="row")
+
+
+def budget_of(rows: list[Row], start: int, end: int, bound: int = 0) -> Budget:
+    frame, gaps, labels, serving = frames_of(rows)
     return step_budget(
         frame,
         gaps,
         labels,
-        serving=pl.DataFrame(serving, schema=SERVING, orient="row"),
+        serving=serving,
         gpu=0,
         step=3,
         start_ns=start,
@@ -150,3 +158,54 @@ def test_it_adds_up_and_idle_is_the_bitmaps(
     foreign = [row.ns for row in found.by_kernel if row.role is None]
     assert sum(explained) == sum(found.by_role.values())
     assert sum(foreign) == found.unexplained_ns
+
+
+edges = st.lists(st.integers(-5, 80), min_size=2, max_size=8, unique=True).map(sorted)
+
+
+@given(rows, edges, st.integers(0, 3))
+def test_many_steps_at_once_are_those_one_by_one(
+    activity: list[Row], points: list[int], skipped: int
+) -> None:
+    """Steps that follow one another, one of them left out; the terms by a bitmap of single ns."""
+    frame, gaps, labels, serving = frames_of(activity)
+    windows = [pair for at, pair in enumerate(pairwise(points)) if at != skipped]
+    steps = pl.DataFrame(
+        [(0, at, *pair) for at, pair in enumerate(windows)],
+        schema={name: STEPS[name] for name in ("gpu", "step", "start_ns", "end_ns")},
+        orient="row",
+    )
+    found = step_sums(frame, gaps, labels, serving=serving, steps=steps)
+    assert found.height == (len(windows) if activity else 0)
+    for row in found.iter_rows(named=True):
+        start, end = windows[row["step"]]
+        inside = [
+            (what, share, len(range(max(first, start), min(last, end))))
+            for first, last, what, share in activity
+        ]
+        kernels = {
+            share: sum(ns for what, own, ns in inside if what is Activity.KERNEL and own is share)
+            for share in Share
+        }
+        copied = (Activity.COPY, Activity.FILL)
+        serves = sum(
+            ns
+            for what, share, ns in inside
+            if what is Activity.COPY and share is not Share.UNEXPLAINED
+        )
+        busy = {t for first, last, _, _ in activity for t in range(first, last)}
+        idle = len(set(range(start, end)) - busy)
+        assert row["start_ns"] == start
+        assert row["wall_ns"] == end - start
+        assert row["idle_ns"] == idle
+        assert row["copy_ns"] == sum(ns for what, _, ns in inside if what in copied) - serves
+        hidden = sum(ns for what, _, ns in inside if what is Activity.REPLAY)
+        assert row["unexplained"] == kernels[Share.UNEXPLAINED] + hidden
+        total = sum(ns for _, _, ns in inside)
+        assert row["bound"] + row["fixed"] == (kernels[Share.BOUND] + kernels[Share.FIXED] + serves)
+        assert row["overlap_ns"] == total - (end - start - idle)
+        between = [
+            len(range(max(first, start), min(last, end)))
+            for first, last in gaps.select("start_ns", "end_ns").iter_rows()
+        ]
+        assert row["sync"] == sum(between)

@@ -16,10 +16,15 @@ from nsysroof.report.pages.kernels import (
     unexplained_section,
 )
 from nsysroof.report.pages.outcomes import check_sections, diff_sections
-from nsysroof.report.pages.step import budget_section, floors_section, operators_section
+from nsysroof.report.pages.step import (
+    all_steps_section,
+    budget_section,
+    floors_section,
+    operators_section,
+)
 from nsysroof.report.pages.sweep import sweep_sections
 from nsysroof.report.pages.whatif import whatif_sections
-from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, View
+from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, StepsView, View
 from nsysroof.results import Report, Sweep
 
 
@@ -33,6 +38,8 @@ def page(view: View) -> tuple[Section, ...]:  # noqa: C901  one case for each ki
             return capture, steps_section(view.steps, view.phases)
         case GapsView():
             return idle_section(view.timeline), all_gaps_section(view.gaps)
+        case StepsView():
+            return steps_section(view.steps, view.phases), all_steps_section(view.step_budgets)
         case KernelsView():
             return (kernels_section(view.kernels),)
         case Listing():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from nsysroof.report.blocks import Block, Grid, Item, Items, Row, Section, name, number, word
 from nsysroof.report.pages.capture import steps_line
-from nsysroof.results import Budget, OperatorRow, Report, StepBounds
+from nsysroof.results import Budget, OperatorRow, Report, StepBounds, StepRow
 from nsysroof.units import format_ratio, format_share, format_us, format_us_exact
 
 _LATENCY = "latency"
 _BELOW_BOUND = " (!)"
 _NOTES_SHOWN = 10
+_LONG = 1.05  # times the median step: a step that took longer is told
+_PART = 0.1  # share of what it took longer from which a term is told
 
 
 def budget_section(report: Report) -> Section:
@@ -20,6 +22,7 @@ def budget_section(report: Report) -> Section:
         blocks += [
             f"The median step on GPU {budget.gpu} (number {budget.step}), to the nanosecond:",
             _budget_grid(budget),
+            *_longest(budget, report.step_budgets),
         ]
     elif report.steps.source is not None:
         blocks.append(
@@ -92,6 +95,79 @@ def operators_section(report: Report) -> Section:
     )
     grid = Grid(columns=columns, rows=tuple(_operator(row, reachable) for row in rows))
     return Section(title=title, blocks=(grid, *_legend(rows, reachable), *_notes(rows)))
+
+
+def _longest(budget: Budget, rows: list[StepRow]) -> list[str]:
+    """Return what the longest step of the same GPU took more, if that is worth telling."""
+    own = [row for row in rows if row.gpu == budget.gpu]
+    longest = max(own, key=lambda row: (row.wall_ns, -row.step), default=None)
+    if longest is None or longest.wall_ns < _LONG * budget.wall_ns:
+        return []
+    more = [
+        (field, getattr(longest, f"{field}_ns") - getattr(budget, f"{field}_ns"))
+        for field in ("bound", "over_bound", "fixed", "unexplained", "copy", "idle")
+    ]
+    extra = longest.wall_ns - budget.wall_ns
+    told = [
+        f"{field.replace('_', ' ')} {ns / 1e3:+,.1f} µs"
+        for field, ns in sorted(more, key=lambda pair: -abs(pair[1]))
+        if abs(ns) >= _PART * extra
+    ]
+    text = (
+        f"The longest step, number {longest.step}, took {format_us(longest.wall_ns)} µs: "
+        f"{', '.join(told)}; see `nsysroof steps TRACE`."
+    )
+    return [text]
+
+
+def all_steps_section(rows: list[StepRow]) -> Section:
+    """Return the budget of every step, a line each; its columns add up as those of the median."""
+    title = "Budget of each step, µs"
+    if not rows:
+        return Section(title=title, blocks=("No step has a budget; see `nsysroof info TRACE`.",))
+    several = len({row.gpu for row in rows}) > 1
+    columns = (
+        *((number("GPU"),) if several else ()),
+        number("step"),
+        number("at ms"),
+        number("wall"),
+        number("=bound"),
+        number("+over"),
+        number("+fixed"),
+        number("+unexp"),
+        number("+copy"),
+        number("+idle"),
+        number("-twice"),
+        word("idle mostly by"),
+    )
+    grid = Grid(columns=columns, rows=tuple(_step(row, several=several) for row in rows))
+    legend = (
+        "over: operators above their roofs; fixed: kernels at the latency floor; unexp: kernels "
+        "without an operator; twice: overlap, counted twice before it"
+    )
+    return Section(title=title, blocks=(grid, legend))
+
+
+def _step(row: StepRow, *, several: bool) -> Row:
+    causes = sorted(row.idle_by_cause.items(), key=lambda pair: (-pair[1], pair[0]))
+    terms = (
+        row.wall_ns,
+        row.bound_ns,
+        row.over_bound_ns,
+        row.fixed_ns,
+        row.unexplained_ns,
+        row.copy_ns,
+        row.idle_ns,
+        row.overlap_ns,
+    )
+    cells = (
+        *((f"{row.gpu}",) if several else ()),
+        f"{row.step}",
+        f"{row.start_ns / 1e6:,.1f}",
+        *map(format_us, terms),
+        causes[0][0] if causes else "–",
+    )
+    return Row(cells=cells)
 
 
 def _budget_grid(budget: Budget) -> Grid:
