@@ -318,17 +318,20 @@ def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) 
                 found[row] = Assignment(operators=found[served].operators, main=False)
                 break
         else:
-            _join_chain(found, launch, row, table)
+            _join_chain(found, launches, row, table)
 
 
-def _join_chain(found: list[Assignment], launch: Launch, row: int, table: _Table) -> None:
+def _join_chain(
+    found: list[Assignment], launches: Sequence[Launch], row: int, table: _Table
+) -> None:
     """Give a step of a chain that another operator interrupts to the rest of its chain."""
+    parts = launches[row].parts
     near = sorted(
         range(max(0, row - _REACH), min(len(found), row + _REACH + 1)),
         key=lambda other: abs(other - row),
     )
     for other in near:
-        if found[other].main and table.holds(found[other], launch.parts):
+        if found[other].main and table.holds(found[other], parts & launches[other].parts):
             found[row] = Assignment(operators=found[other].operators)
             return
 

@@ -299,3 +299,43 @@ def rows_of(sequence: str) -> list[dict[str, str]]:
 def names_of(step: EngineStep) -> list[str]:
     """Return the names of one layer's launches in order."""
     return [*step.before, *(row["name"] for row in rows_of(step.sequence))]
+
+
+GPT_OSS = EngineStep(
+    sequence="vllm_gptoss120b_b200_tp8_prefill",
+    model="gpt-oss-120b",
+    gpu="b200",
+    workload=Workload.create(batch=1, context=888, phase="prefill", tp=8, kv="fp8"),
+    layer=(
+        *one("attn.qkv_proj", "attn.rope", None),
+        (None, "attn.quant"),
+        *one("attn.kv_write", "attn.core", "attn.o_proj", "attn.all_reduce"),
+        *one("attn.residual+mlp.norm", "moe.router", None, None),
+        (None, "moe.quant"),
+        *one("moe.topk", "moe.align", "moe.align", "moe.gate_up+moe.act", "moe.down"),
+        *one("moe.combine", "moe.all_reduce", "mlp.residual+attn.norm"),
+    ),
+)
+"""Published as a whole step: sliding and full attention in turn, a layer of each, and both ends."""
+
+_GPT_OSS_HEAD = one(None, "embed", None, "embed", "attn.norm")
+_GPT_OSS_TAIL = one("mlp.residual+final_norm", None, None, "lm_head", "logits")
+
+
+def gpt_oss_launches() -> list[tuple[str, Roles]]:
+    """Return name and roles of every launch of the step, its two layers repeated to 36."""
+    names = names_of(GPT_OSS)
+    head, tail = names[: len(_GPT_OSS_HEAD)], names[-len(_GPT_OSS_TAIL) :]
+    two = names[len(head) : -len(tail)]
+    size = len(GPT_OSS.layer)
+    assert len(two) == 2 * size
+    layers = [
+        pair
+        for number in range(36)
+        for pair in zip(two[size * (number % 2) :][:size], GPT_OSS.layer, strict=True)
+    ]
+    return [
+        *zip(head, _GPT_OSS_HEAD, strict=True),
+        *layers[:-1],  # its last norm is the final one, which stands in the tail
+        *zip(tail, _GPT_OSS_TAIL, strict=True),
+    ]

@@ -23,7 +23,16 @@ from nsysroof.theory.models.separate import separate_layouts
 from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.roofline import bound, link_of
 from nsysroof.theory.workload import Workload
-from tests.match.engine_steps import HYBRIDS, SEQUENCES, STEPS, EngineStep, Roles, names_of
+from tests.match.engine_steps import (
+    GPT_OSS,
+    HYBRIDS,
+    SEQUENCES,
+    STEPS,
+    EngineStep,
+    Roles,
+    gpt_oss_launches,
+    names_of,
+)
 
 pytestmark = pytest.mark.skipif(
     not SEQUENCES.exists(), reason="the published sequences are not here"
@@ -79,6 +88,8 @@ def bounds_of(step: EngineStep, workload: Workload) -> dict[str, float]:
 
 def written_down(step: EngineStep) -> list[Kernel]:
     """Return the whole step: embedding, every layer, final norm, LM head, sampling."""
+    if step is GPT_OSS:
+        return [Kernel(name, roles) for name, roles in gpt_oss_launches()]
     mixers = [layer.mixer for layer in model_of(step).layers]
     layers = len(mixers)
     block = [
@@ -187,7 +198,7 @@ def wrong(
     ]
 
 
-EVERY = (*STEPS, *HYBRIDS)
+EVERY = (*STEPS, *HYBRIDS, GPT_OSS)
 IDS = [step.sequence for step in EVERY]
 
 
