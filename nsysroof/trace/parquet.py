@@ -57,7 +57,7 @@ class ParquetReader:
         if spelled is None:
             return []
         wanted = {column for field in fields.values() for column in field.columns}
-        wanted |= {only.column} if only else set()
+        wanted |= only.columns if only else set()
         spelling = {name.lower(): name for name in self._layout[spelled]}
         actual = {column: spelling[column.lower()] for column in sorted(wanted)}
         file = self._open(table, self._files[spelled])
@@ -86,9 +86,14 @@ class ParquetReader:
 def _polars_condition(only: Only) -> pl.Expr:
     values = [value if isinstance(value, int) else value.encode() for value in only.values]
     column = pl.col(only.column)
-    condition = column.is_in(values) if values else pl.lit(value=False)
+    held = column if only.mask is None else column & only.mask
+    condition = held.is_in(values) if values else pl.lit(value=False)
     for prefix in only.prefixes:
         condition |= column.cast(pl.Binary).bin.starts_with(prefix.encode())
+    for name, value in only.least:
+        condition &= pl.col(name) >= value
+    for name, value in only.most:
+        condition &= pl.col(name) <= value
     return condition
 
 

@@ -25,11 +25,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Only:
-    """A restriction: rows whose ``column`` holds one of ``values`` or begins with a prefix."""
+    """A restriction: rows whose ``column`` holds one of ``values`` or begins with a prefix.
+
+    Of integers only the bits of ``mask`` are compared, where it is given. ``least`` and ``most``
+    are pairs of another column and what it holds at least and at most; a null is neither.
+    """
 
     column: str
     values: tuple[int, ...] | tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ()
+    mask: int | None = None
+    least: tuple[tuple[str, int], ...] = ()
+    most: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def columns(self) -> set[str]:
+        """Every column that decides."""
+        return {self.column, *(name for name, _ in (*self.least, *self.most))}
 
 
 class TableReader(Protocol):

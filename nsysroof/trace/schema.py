@@ -103,6 +103,29 @@ GRAPH_NODE_CREATIONS = pl.Schema(
 )
 """When and by which thread the nodes of CUDA graphs were made."""
 
+OS_CALLS = pl.Schema(
+    {
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "pid": pl.UInt32(),
+        "tid": pl.UInt32(),
+        "text": pl.String(),
+    }
+)
+"""OS runtime calls of one thread never overlap: of nested ones only the outermost is a row."""
+
+SAMPLED_METRICS = ("sm_active", "sm_issue", "tensor_active", "dram_read", "dram_write", "gpc_clock")
+"""What samples tell of a whole GPU: percent of what it can sustain at its clocks, and Hz."""
+
+GPU_SAMPLES = pl.Schema(
+    {
+        "gpu": pl.UInt16(),
+        "timestamp_ns": pl.Int64(),
+        "metric": pl.Enum(SAMPLED_METRICS),
+        "value": pl.UInt32(),  # percent, 0 to 100; of gpc_clock Hz
+    }
+)
+
 _GRID_YZ_BITS = 16  # gridDim.y and gridDim.z are at most 65535, gridDim.x at most 2^31 - 1
 _BLOCK_Y_BITS = 11  # blockDim.x and .y are at most 1024, blockDim.z at most 64
 _BLOCK_Z_BITS = 7

@@ -143,7 +143,10 @@ def _sql_condition(only: Only) -> str:
         f" OR substr([{only.column}], 1, {len(prefix)}) = {_quoted(prefix)}"
         for prefix in only.prefixes
     )
-    return f"([{only.column}] IN ({', '.join(values)}){''.join(begins)})"
+    held = f"[{only.column}]" if only.mask is None else f"([{only.column}] & {only.mask})"
+    bounds = [f" AND [{name}] >= {value}" for name, value in only.least]
+    bounds += [f" AND [{name}] <= {value}" for name, value in only.most]
+    return f"({held} IN ({', '.join(values)}){''.join(begins)}){''.join(bounds)}"
 
 
 def _quoted(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import weakref
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from nsysroof.results import Capture
-from nsysroof.trace import activity, host
+from nsysroof.trace import activity, host, samples
 from nsysroof.trace.activity import Activity, Conditions
 from nsysroof.trace.capture import Evidence, judge
 from nsysroof.trace.contract import (
@@ -36,6 +37,7 @@ from nsysroof.trace.launches import LaunchIndex, read_launches
 from nsysroof.trace.metadata import Metadata, read_metadata
 from nsysroof.trace.progress import Tell, WatchedReader
 from nsysroof.trace.reader import TableReader
+from nsysroof.trace.samples import GpuSamples
 from nsysroof.trace.source import Source, SourceKind, find_source
 from nsysroof.trace.sqlite import SqliteReader
 
@@ -141,6 +143,24 @@ class Trace:
         """OVERHEADS, sorted by their columns in order."""
         return host.read_overheads(self._reader, self._fields(OVERHEAD))
 
+    @property
+    def has_gpu_samples(self) -> bool:
+        """Whether the export has a table of sampled GPU metrics; it may be empty."""
+        return samples.has_samples(self._reader)
+
+    def count_gpu_samples(self) -> int:
+        """Return the number of samples, of metrics that are not read too; a pass over a table."""
+        return samples.count_samples(self._reader)
+
+    @cached_property
+    def sampled_metrics(self) -> frozenset[tuple[int, str]]:
+        """Each GPU with each metric of ``SAMPLED_METRICS`` that the export has a known name of."""
+        return frozenset(self._metric_numbers.values())
+
+    def gpu_samples(self, gpus: Iterable[int], window_ns: tuple[int, int]) -> GpuSamples:
+        """Return the samples of some GPUs with a timestamp in the window, both ends included."""
+        return samples.read_samples(self._reader, self._metric_numbers, gpus, window_ns)
+
     @cached_property
     def node_creations(self) -> pl.DataFrame:
         """GRAPH_NODE_CREATIONS, sorted by their columns in order."""
@@ -194,6 +214,10 @@ class Trace:
     @cached_property
     def _metadata(self) -> Metadata:
         return read_metadata(self._reader)
+
+    @cached_property
+    def _metric_numbers(self) -> samples.Numbers:
+        return samples.read_metric_numbers(self._reader)
 
     @cached_property
     def _devices(self) -> tuple[tuple[GpuFacts, ...], DeviceMap]:

@@ -63,6 +63,8 @@ def everything(version: str) -> ExportBuilder:
     export.nvtx("step", 90, 9_600).nvtx("push", 95, 96, domain="NCCL", registered=True)
     export.overhead("CUPTI Buffer flush", 10, 20).diagnostic("odd", "warning", at=5, pid=4000)
     export.session(10_000).system_env("NvDriverVersion", "575.1").graph_mode("node")
+    export.os_call("poll", 300, 900, tid=4001)
+    export.metric_names(0, ["SMs Active [Throughput %]"]).metric_sample(0, 1_500, [93])
     return export
 
 
