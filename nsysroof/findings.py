@@ -236,6 +236,21 @@ _ANALYSIS = (
         action="One launch over all rows reads them once.",
     ),
     FindingKind(
+        slug="gpu-metrics-unusable",
+        severities=(_WARNING,),
+        meaning="GPU metrics were sampled, but some or all of them cannot be used: names or units "
+        "that are not known, values that cannot be, a MIG slice, or no sample in the time "
+        "analysed.",
+        action="Sample the default metric set with `--gpu-metrics-devices`, of the whole GPU.",
+    ),
+    FindingKind(
+        slug="dram-reads-low",
+        severities=(_WARNING,),
+        meaning="The GPU metrics show that a step reads less than half of the bytes that the "
+        "theory counts for its weights alone: they lie in a cache, or are not those of the model.",
+        action="Check `--model`, `--weights` and `--tp`, and the peak that percents were taken of.",
+    ),
+    FindingKind(
         slug="profiler-inflation",
         severities=(_WARNING, _NOTE),
         meaning="How much longer a step takes under the profiler; above 5 % gaps and short "

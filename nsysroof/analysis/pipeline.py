@@ -12,6 +12,7 @@ from nsysroof.analysis.contents import contradictions
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.links import link_rows
 from nsysroof.analysis.measured import WORK_HIDDEN, Measured, measure
+from nsysroof.analysis.metrics import metric_rows
 from nsysroof.analysis.nvtx_coverage import nvtx_coverage
 from nsysroof.analysis.operators import operator_rows
 from nsysroof.analysis.options import Options
@@ -112,6 +113,7 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
         activities=found.activities,
         steps=analysed.steps,
     )
+    metrics, doubts = metric_rows(trace, found, operators)
     assumptions = assume(
         options,
         hardware,
@@ -135,6 +137,7 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
         *find.below_bound(impossible),
         *find.doubtful_inputs(impossible, contradicted),
         *find.read_redundancy(operators),
+        *doubts,
         *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
     ]
     return Report(
@@ -179,6 +182,7 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
             shared_clock=True,
         ),
         overlaps=overlap_rows(found.kernels),
+        metrics=metrics,
         host=host_calls(trace),
     )
 

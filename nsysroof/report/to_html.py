@@ -10,6 +10,7 @@ from nsysroof.report.pages.assumptions import assumptions_section
 from nsysroof.report.pages.capture import capture_section, coverage_section, steps_line
 from nsysroof.report.pages.idle import idle_section, largest_gaps_section
 from nsysroof.report.pages.kernels import impossible_section, links_section, unexplained_section
+from nsysroof.report.pages.sampled import metrics_sections
 from nsysroof.report.pages.step import budget_section, floors_section
 from nsysroof.report.views import View
 from nsysroof.report.web.blocks import block_of, section_of, titled
@@ -53,6 +54,7 @@ def _report(report: Report) -> tuple[Markup, ...]:
         section_of(floors_section(report), "floors"),
         titled("Roofline", "roofline", roofline(report)),
         titled("Operators by time to win back", "operators", operators_table(report)),
+        *(section_of(part, "metrics") for part in metrics_sections(report.metrics)),
         titled(
             "One step in time",
             "timeline",

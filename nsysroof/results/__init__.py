@@ -42,6 +42,7 @@ from nsysroof.results.rows import (
     OverlapRow,
     UnexplainedRow,
 )
+from nsysroof.results.sampled import MetricRow
 from nsysroof.results.timeline import (
     DEVICE_COPY,
     GRAPH_REPLAY,
@@ -90,6 +91,7 @@ __all__ = [
     "KernelWindow",
     "LinkPart",
     "LinkRow",
+    "MetricRow",
     "OperatorBytes",
     "OperatorRow",
     "OverlapRow",

@@ -15,6 +15,7 @@ from nsysroof.results.rows import (
     OverlapRow,
     UnexplainedRow,
 )
+from nsysroof.results.sampled import MetricRow
 from nsysroof.results.timeline import (
     Budget,
     Gap,
@@ -58,6 +59,7 @@ class Report(Tables, frozen=True, kw_only=True):
     links: list[LinkRow]
     collectives: list[CollectiveRow] = []
     overlaps: list[OverlapRow] = []
+    metrics: list[MetricRow] = []
     host: Host
 
     def per_step(self, ns: int) -> float | None:

@@ -14,11 +14,13 @@ import pytest
 from fixtures.builder import ExportBuilder
 from nsysroof.analysis import Options, analyze
 from nsysroof.analysis import findings as find
+from nsysroof.analysis.metric_findings import low_dram_reads
 from nsysroof.findings import CATALOGUE, finding
 from nsysroof.results import Finding, ImpossibleRow
 from nsysroof.trace import open_trace
 from tests.findings.page import PAGE, page
 from tests.report import sample
+from tests.report.sampled_sample import with_metrics
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 TWO_STEPS = Path(__file__).parent / "two_steps.csv"
@@ -40,6 +42,14 @@ def loosely_marked(covered_ns: int) -> ExportBuilder:
     export = marked(DECODE, DECODE)
     export.launch("cudaLaunchKernel", 100, 200, correlation=90)
     return export.kernel("warm", 1_000, 1_000 + covered_ns, correlation=90)
+
+
+def counted(metric: str, value: int, *, since: int = 0) -> ExportBuilder:
+    """The clean capture, whose work ends at 32,000 ns, with ten samples of one metric."""
+    export = clean().metric_names(0, [metric])
+    for number in range(10):
+        export.metric_sample(0, since + 4_000 * number, [value])
+    return export
 
 
 def graph(mode: str = "node", *, replayed: bool = True) -> ExportBuilder:
@@ -248,12 +258,31 @@ CASES: list[tuple[str, str, Case, Case]] = [
         fixture(unprofiled_step_us=4_000.0),
         fixture(unprofiled_step_us=5_100.0),
     ),
+    (
+        "gpu-metrics-unusable",
+        "warning",
+        built(lambda: counted("SMs Active [Avg]", 50)),
+        built(lambda: counted("SMs Active [Throughput %]", 50)),
+    ),
+    (
+        "gpu-metrics-unusable",
+        "warning",
+        built(lambda: counted("SMs Active [Throughput %]", 101)),
+        built(lambda: counted("SMs Active [Throughput %]", 100)),
+    ),
+    (
+        "gpu-metrics-unusable",
+        "warning",
+        built(lambda: counted("SMs Active [Throughput %]", 50, since=40_000)),
+        built(lambda: counted("SMs Active [Throughput %]", 50, since=20_000)),
+    ),
     ("profiler-inflation", "note", fixture(unprofiled_step_us=5_100.0), fixture()),
 ]
 BY_HAND = {
     ("batch-mismatch", "warning"),
     ("tp-mismatch", "warning"),
     ("read-redundancy", "warning"),
+    ("dram-reads-low", "warning"),
 }
 """Raised by the functions alone, further below."""
 
@@ -349,6 +378,24 @@ def test_an_impossible_result_doubts_the_input_that_explains_it(
     assert [one.slug for one in found] == ([] if slug is None else [slug])
     assert all(one.text == "r0, r1, r2 and 2 more: at 0.50" for one in found)
     assert slug is None or not find.doubtful_inputs(rows, contradicted=(slug,))
+
+
+def test_reads_below_half_of_the_weights_are_told() -> None:
+    # Weights of 32 instances of 50,331,648 bytes and as many again: 3.22 GB. At 3.35 TB/s half of
+    # them take 480.8 µs, 7.88 % of 6.1 ms; rounding may hide 1 %, and 6.88 % is the limit.
+    operators = [sample.operator("attn.qkv_proj"), sample.operator("mlp.down_proj")]
+    step = with_metrics().metrics[0]
+
+    def told(**changed: object) -> set[str]:
+        row = msgspec.structs.replace(step, **changed)
+        return {found.slug for found in low_dram_reads([row], operators)}
+
+    assert told(dram_read=0.0687) == {"dram-reads-low"}
+    assert told(dram_read=0.0689) == set()
+    assert told(dram_read=0.0687, sampled_share=0.89) == set()
+    assert told(dram_read=0.0687, peak_bytes_per_s=None) == set()
+    assert told(dram_read=None) == set()
+    assert told(dram_read=0.0687, scope="role", role="attn.qkv_proj") == set()
 
 
 def test_only_findings_of_the_catalogue_can_be_made() -> None:

@@ -28,7 +28,7 @@ def test_sections_come_in_the_order_a_reader_asks() -> None:
         "budget_by_kernel",
         "step_budgets",
         "step_bounds", "operators", "timeline", "largest_gaps", "unexplained", "impossible",
-        "links", "kernels", "host", "assumptions", "peaks",
+        "links", "metrics", "kernels", "host", "assumptions", "peaks",
     ]  # fmt: skip
 
 
