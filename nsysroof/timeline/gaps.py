@@ -32,7 +32,9 @@ GAPS = pl.Schema(
         "after": pl.UInt32(),  # row of the activities: N
     }
 )
-_ORIGINS = ("kernel_launch", "graph_launch", "copy", "blocking_copy", "other")
+ORIGINS = ("kernel_launch", "graph_launch", "copy", "blocking_copy", "other")
+"""Kinds of host calls that an activity can come from."""
+
 _SYNCS = ("synchronize", "blocking_copy")
 _CODES = {cause: np.uint8(code) for code, cause in enumerate(IDLE_CAUSES)}
 _NAMES = pl.Series(IDLE_CAUSES, dtype=CAUSES)
@@ -102,7 +104,7 @@ class _Launches:
 
     @classmethod
     def of(cls, trace: Trace) -> _Launches:
-        calls = launches_of(trace, kinds=_ORIGINS)
+        calls = launches_of(trace, kinds=ORIGINS)
         keys = keyed(calls["pid"], calls["correlation"])
         starts = calls["start_ns"].to_numpy()
         order = np.lexsort((starts, keys))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import weakref
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from nsysroof.results import Capture
-from nsysroof.trace import activity, host, samples
+from nsysroof.trace import activity, host, os_runtime, samples
 from nsysroof.trace.activity import Activity, Conditions
 from nsysroof.trace.capture import Evidence, judge
 from nsysroof.trace.contract import (
@@ -142,6 +143,21 @@ class Trace:
     def overheads(self) -> pl.DataFrame:
         """OVERHEADS, sorted by their columns in order."""
         return host.read_overheads(self._reader, self._fields(OVERHEAD))
+
+    @property
+    def has_os_calls(self) -> bool:
+        """Whether the export has a whole table of OS runtime calls; it may be empty."""
+        return os_runtime.has_os_calls(self._reader)
+
+    def count_os_calls(self) -> int:
+        """Return the number of OS runtime calls of all threads; a pass over a table."""
+        return os_runtime.count_os_calls(self._reader)
+
+    def os_calls(
+        self, threads: Collection[tuple[int, int]], starts: np.ndarray, ends: np.ndarray
+    ) -> pl.DataFrame:
+        """Return OS_CALLS of (process, thread) that overlap disjoint, ascending stretches."""
+        return os_runtime.read_os_calls(self._reader, threads, starts, ends)
 
     @property
     def has_gpu_samples(self) -> bool:
