@@ -9,6 +9,7 @@ from nsysroof import __version__
 from nsysroof.analysis import findings as find
 from nsysroof.analysis.collectives import collective_rows
 from nsysroof.analysis.contents import contradictions
+from nsysroof.analysis.host_late import host_late_rows
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.links import link_rows
 from nsysroof.analysis.measured import WORK_HIDDEN, Measured, measure
@@ -43,6 +44,7 @@ from nsysroof.results import Finding, OperatorRow, Report
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.timeline.account import account
 from nsysroof.timeline.gaps import find_gaps
+from nsysroof.timeline.host_waits import host_waits
 from nsysroof.timeline.steps import find_runs
 from nsysroof.trace import Trace
 
@@ -105,6 +107,7 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
     timeline = account(found.activities, gaps, idle_known=idle_known)
     shares = shares_of(found)
     budget = budget_of(found, gaps, shares) if idle_known else None
+    waits = host_waits(trace, found.activities, gaps) if idle_known else None
     covered = coverage(found.kernels)
     modelled = theory.model is not None
     links = link_rows(
@@ -160,9 +163,10 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
             found.classes,
             {group.role: group.bound.spec_ns for group in found.groups},
         ),
-        gaps=gap_rows(gaps, found.activities, found.texts, found.steps, complete=complete)
+        gaps=gap_rows(gaps, found.activities, found.texts, found.steps, waits, complete=complete)
         if idle_known
         else [],
+        host_late=[] if waits is None else host_late_rows(waits),
         unexplained=unexplained_rows(
             found.kernels,
             found.texts,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from nsysroof.analysis.host_late import host_by_gap
 from nsysroof.match.rules import KernelClass
 from nsysroof.results import (
     Coverage,
@@ -107,6 +108,7 @@ def gap_rows(
     activities: pl.DataFrame,
     texts: Sequence[str],
     steps: pl.DataFrame,
+    waits: pl.DataFrame | None,
     *,
     complete: bool,
 ) -> list[Gap]:
@@ -117,6 +119,7 @@ def gap_rows(
         activities: Schema ``ACTIVITIES``, to which ``gaps`` refers by row.
         texts: Text of each kernel name.
         steps: Schema ``STEPS``: a gap that ends where a step begins lies between steps.
+        waits: Schema ``HOST_WAITS``, None where OS runtime calls were not recorded.
         complete: All of them in order of time; otherwise the largest, the longest first.
     """
     length = pl.col("end_ns") - pl.col("start_ns")
@@ -141,6 +144,7 @@ def gap_rows(
     before = _describe(activities[wanted["before"]], texts)
     after = _describe(activities[wanted["after"]], texts)
     columns = wanted.select("gpu", "start_ns", "end_ns", "cause").iter_rows()
+    host = {} if waits is None else host_by_gap(waits, wanted)
     return [
         Gap(
             gpu=gpu,
@@ -150,6 +154,7 @@ def gap_rows(
             before=earlier,
             after=later,
             position=position,
+            host_ns=host.get((gpu, start)),
         )
         for (gpu, start, end, cause), earlier, later, position in zip(
             columns, before, after, positions, strict=True

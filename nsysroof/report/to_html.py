@@ -45,7 +45,12 @@ class HtmlRenderer:
 
 
 def _report(report: Report) -> tuple[Markup, ...]:
-    idle = idle_section(report.timeline, per_step=report.per_step, host=report.host)
+    idle = idle_section(
+        report.timeline,
+        per_step=report.per_step,
+        host=report.host,
+        host_late=report.host_late,
+    )
     step = report.step_timeline
     return (
         section_of(capture_section(report.capture), "capture"),

@@ -19,6 +19,7 @@ from nsysroof.results.sampled import MetricRow
 from nsysroof.results.timeline import (
     Budget,
     Gap,
+    HostLateRow,
     Phase,
     StepBounds,
     StepRow,
@@ -54,6 +55,7 @@ class Report(Tables, frozen=True, kw_only=True):
     operators: list[OperatorRow]
     kernels: list[KernelRow]
     gaps: list[Gap]
+    host_late: list[HostLateRow] = []
     unexplained: list[UnexplainedRow]
     impossible: list[ImpossibleRow]
     links: list[LinkRow]

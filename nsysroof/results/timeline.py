@@ -69,7 +69,12 @@ class StreamRow(Plain, frozen=True, kw_only=True):
 
 
 class Gap(Plain, frozen=True, kw_only=True):
-    """One stretch of idle time with one cause; ``cause`` is null where it cannot be judged."""
+    """One stretch of idle time with one cause; ``cause`` is null where it cannot be judged.
+
+    ``host_ns`` splits a gap of cause host_late by what the launching thread did: names of OS
+    runtime calls, ``(launching)`` and ``(no call)``; null for other causes, and where calls were
+    not recorded.
+    """
 
     gpu: int
     start_ns: int
@@ -78,11 +83,29 @@ class Gap(Plain, frozen=True, kw_only=True):
     before: str
     after: str
     position: str  # in step | before replay | between steps | outside steps | no steps
+    host_ns: dict[str, int] | None = None
 
     @property
     def idle_ns(self) -> int:
         """How long the GPU idled."""
         return self.end_ns - self.start_ns
+
+
+class HostLateRow(Plain, frozen=True, kw_only=True):
+    """What the launching threads did while one GPU waited for a late host.
+
+    ``doing``: ``os_call``, with the name of the call; ``launching``, from the beginning of the
+    launch call on; ``no_call``, without an OS runtime call that was recorded, which is no proof
+    that the thread computed. ``share`` is of the GPU's idle time of cause host_late, 0..1, and
+    the rows of a GPU add up to it; ``gaps`` are those in which it occurs.
+    """
+
+    gpu: int
+    doing: str  # os_call | launching | no_call
+    call: str | None
+    ns: int
+    gaps: int
+    share: float
 
 
 class Phase(Plain, frozen=True, kw_only=True):

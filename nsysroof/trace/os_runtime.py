@@ -56,8 +56,8 @@ def read_os_calls(
         ends: Their ends.
 
     Returns:
-        A frame with the schema ``OS_CALLS``, sorted by its columns in order. Of nested calls the
-        outermost is a row, so calls of a thread never overlap.
+        A frame with the schema ``OS_CALLS``, sorted by its columns in order. Time belongs to the
+        call that began first, so of nested calls the outermost is a row.
     """
     present = _present(reader)
     if not present or not threads or not starts.size:
@@ -72,12 +72,13 @@ def read_os_calls(
     sieve = _Sieve(starts=starts, ends=ends)
     blocks = reader.map_blocks(_TABLE, present, sieve.sift, only=only)
     schema = {name: field.dtype for name, field in _FIELDS.items()}
-    calls = _outermost(pl.concat([pl.DataFrame(schema=schema), *blocks], rechunk=False))
+    calls = pl.concat([pl.DataFrame(schema=schema), *blocks], rechunk=False)
     texts = read_strings(reader, calls["name"].unique().to_list())
     text = pl.col("name").replace_strict(
         list(texts), list(texts.values()), default=UNKNOWN_TEXT, return_dtype=pl.String
     )
-    return calls.with_columns(text=text).select(list(OS_CALLS)).sort(list(OS_CALLS))
+    named = calls.with_columns(text=text).select(list(OS_CALLS))
+    return _disjoint(named).sort(list(OS_CALLS))
 
 
 def _present(reader: TableReader) -> dict[str, Field]:
@@ -101,10 +102,13 @@ class _Sieve:
         return rows.filter(pl.Series((at < self.starts.size) & (next_start < ended)))
 
 
-def _outermost(calls: pl.DataFrame) -> pl.DataFrame:
+def _disjoint(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the calls of each thread with the time that no call begun earlier covers."""
     thread = ["pid", "tid"]
     ordered = calls.sort(
-        *thread, "start_ns", "end_ns", "name", descending=[False, False, False, True, False]
+        *thread, "start_ns", "end_ns", "text", descending=[False, False, False, True, False]
     )
     reach = pl.col("end_ns").cum_max().shift(1).over(thread)
-    return ordered.filter((pl.col("start_ns") >= reach).fill_null(value=True))
+    return ordered.with_columns(start_ns=pl.max_horizontal("start_ns", reach)).filter(
+        pl.col("end_ns") > pl.col("start_ns")
+    )

@@ -112,7 +112,7 @@ OS_CALLS = pl.Schema(
         "text": pl.String(),
     }
 )
-"""OS runtime calls of one thread never overlap: of nested ones only the outermost is a row."""
+"""OS runtime calls of one thread never overlap: of nested ones the outermost is a row."""
 
 SAMPLED_METRICS = ("sm_active", "sm_issue", "tensor_active", "dram_read", "dram_write", "gpc_clock")
 """What samples tell of a whole GPU: percent of what it can sustain at its clocks, and Hz."""

@@ -94,7 +94,16 @@ def test_parts_of_a_report_have_exactly_the_keys_of_the_contract() -> None:
     assert parsed(StepsView.of(report)).keys() == {"steps", "phases", "step_budgets"}
     assert parsed(KernelsView.of(report)).keys() == {"kernels"}
     gap = parsed(GapsView.of(report))["gaps"][0]
-    assert list(gap) == ["gpu", "start_ns", "end_ns", "cause", "before", "after", "position"]
+    assert list(gap) == [
+        "gpu",
+        "start_ns",
+        "end_ns",
+        "cause",
+        "before",
+        "after",
+        "position",
+        "host_ns",
+    ]
 
 
 def test_estimate_has_every_key_of_the_contract() -> None:

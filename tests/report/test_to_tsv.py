@@ -27,7 +27,8 @@ def test_sections_come_in_the_order_a_reader_asks() -> None:
         "capture", "devices", "processes", "findings", "coverage", "steps", "phases", "budget",
         "budget_by_kernel",
         "step_budgets",
-        "step_bounds", "operators", "timeline", "largest_gaps", "unexplained", "impossible",
+        "step_bounds", "operators", "timeline", "largest_gaps", "host_late", "unexplained",
+        "impossible",
         "links", "metrics", "kernels", "host", "assumptions", "peaks",
     ]  # fmt: skip
 
@@ -81,7 +82,10 @@ def test_a_name_can_be_read_back() -> None:
 @pytest.mark.parametrize(
     ("view", "header"),
     [
-        (GapsView.of(sample.full()), "gpu\tstart_ns\tend_ns\tcause\tbefore\tafter\tposition"),
+        (
+            GapsView.of(sample.full()),
+            "gpu\tstart_ns\tend_ns\tcause\tbefore\tafter\tposition\thost_ns",
+        ),
         (
             KernelsView.of(sample.full()),
             "name\tclass\tgrid\tblock\tinstances\ttotal_ns\tp50_ns\tmin_ns\tmax_ns\trole\tratio",

@@ -118,12 +118,10 @@ def test_every_nanosecond_counts_once(
     export.launch("cudaLaunchKernel", 0, 1, correlation=1, tid=7).kernel("k", 5, 10, correlation=1)
     at, truth = 10, dict.fromkeys(("poll", "read", "launching", "no_call"), 0)
     running: dict[int, str] = {}
-    reach = 0
     for start, ns, name in sorted(calls, key=lambda call: (call[0], -call[1], call[2])):
         export.os_call(name, start, start + ns, tid=7)
-        if start >= reach:  # of calls within one another the outermost counts
-            running |= dict.fromkeys(range(start, start + ns), name)
-        reach = max(reach, start + ns)
+        for at_ns in range(start, start + ns):  # time belongs to the call that began first
+            running.setdefault(at_ns, name)
     for number, (wait, latency) in enumerate(pauses, start=2):
         for ns in range(at, at + wait):
             truth[running.get(ns, "no_call")] += 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count as counter
 
 from nsysroof.report.blocks import Block, Grid, Row, Section, count, name, number, word
 from nsysroof.report.sheets import largest_gaps
-from nsysroof.results import Gap, Host, KernelWindow, Timeline
+from nsysroof.results import Gap, Host, HostLateRow, KernelWindow, Timeline
 from nsysroof.units import format_share, format_time, format_us, format_us_exact
 
 CAUSES = {
@@ -22,11 +22,24 @@ CAUSES = {
 }
 """What each cause of idle time means."""
 
+DOING = {
+    "os_call": "in a call of the OS runtime",
+    "launching": "from the beginning of the launch call on",
+    "no_call": "none recorded: it ran, or in short calls",
+}
+"""What a launching thread can be doing while the GPU waits for a late host."""
+
+_HOST_SHOWN = 3
+
 PerStep = Callable[[int], float | None]
 
 
 def idle_section(
-    timeline: list[Timeline], *, per_step: PerStep | None = None, host: Host | None = None
+    timeline: list[Timeline],
+    *,
+    per_step: PerStep | None = None,
+    host: Host | None = None,
+    host_late: Sequence[HostLateRow] = (),
 ) -> Section:
     """Return the account of each GPU and its idle time by cause.
 
@@ -34,10 +47,12 @@ def idle_section(
         timeline: One account per GPU.
         per_step: Turns ns of a whole window into ns per step, where steps are known.
         host: What the host did, if it is to be told.
+        host_late: What the launching threads did while a late host was waited for.
     """
     blocks: list[Block] = []
     for account in timeline:
         blocks += _account(account, per_step)
+        blocks += _late(account.gpu, [row for row in host_late if row.gpu == account.gpu])
     if host is not None and timeline:
         blocks.append(
             f"The host: {count(host.launch_calls, 'launch call')} took "
@@ -99,6 +114,33 @@ def _account(account: Timeline, per_step: PerStep | None) -> list[Block]:
     return [*lines, Grid(columns=columns, rows=rows)]
 
 
+def _late(gpu: int, rows: Sequence[HostLateRow]) -> list[Block]:
+    """Return what the launching thread did while the GPU waited, the longest first."""
+    if not rows:
+        return []
+    columns = (word("launching thread"), number("µs"), number("of host_late"), number("gaps"))
+    cells = (
+        (
+            row.call or row.doing.replace("_", " "),
+            format_us(row.ns),
+            format_share(row.share),
+            f"{row.gaps:,}",
+            "" if row.call else DOING.get(row.doing, ""),
+        )
+        for row in rows
+    )
+    grid = Grid(columns=(*columns, word("what it is")), rows=tuple(Row(cells=c) for c in cells))
+    return [f"GPU {gpu}: while the host was late, the thread that launched next was", grid]
+
+
+def _host_of(gap: Gap) -> str:
+    """Return what the launching thread did in a gap, the longest first."""
+    if not gap.host_ns:
+        return ""
+    longest = sorted(gap.host_ns.items(), key=lambda pair: (-pair[1], pair[0]))[:_HOST_SHOWN]
+    return "the host: " + ", ".join(f"{what} {format_time(ns)}" for what, ns in longest)
+
+
 def _kernel_window(window: KernelWindow | None) -> list[str]:
     if window is None:
         return []
@@ -142,7 +184,8 @@ def _gaps_grid(gaps: list[Gap]) -> Grid:
                 gap.position,
                 gap.before,
                 gap.after,
-            )
+            ),
+            below=_host_of(gap),
         )
         for gap in gaps
     )

@@ -68,7 +68,12 @@ def _report(report: Report) -> tuple[Section, ...]:
         floors_section(report),
         operators_section(report),
         *metrics_sections(report.metrics),
-        idle_section(report.timeline, per_step=report.per_step, host=report.host),
+        idle_section(
+            report.timeline,
+            per_step=report.per_step,
+            host=report.host,
+            host_late=report.host_late,
+        ),
         largest_gaps_section(report.gaps),
         unexplained_section(report),
         impossible_section(report),
