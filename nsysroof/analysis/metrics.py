@@ -16,7 +16,7 @@ from nsysroof.analysis.measured import Measured
 from nsysroof.analysis.metric_findings import low_dram_reads, unusable_samples
 from nsysroof.analysis.theory import Hardware
 from nsysroof.results import Finding, MetricRow, OperatorRow
-from nsysroof.theory.gpus import detect_gpu, resolve_peaks
+from nsysroof.theory.gpus import Gpu, detect_gpu, resolve_peaks
 from nsysroof.theory.peaks import Peak
 from nsysroof.timeline.intervals import Intervals, union
 from nsysroof.timeline.samples import (
@@ -121,20 +121,30 @@ def _read(
         if not any(mean_inside(one, spans[gpu]).samples for one in sampled.values()):
             reasons.append(f"no sample of GPU {gpu} lies in the time analysed")
             continue
-        peak = _peak_of(facts[gpu], found.hardware)
-        clock = facts[gpu].clock_hz or (found.hardware.gpu.clock_hz if found.hardware.gpu else None)
-        devices.append(_Device(gpu=gpu, peak=peak, rated_clock_hz=clock, sampled=sampled))
+        built_as = _built_as(facts[gpu])
+        clock = facts[gpu].clock_hz or (built_as.clock_hz if built_as else None)
+        devices.append(
+            _Device(
+                gpu=gpu,
+                peak=_peak_of(facts[gpu], built_as, found.hardware),
+                rated_clock_hz=clock,
+                sampled=sampled,
+            )
+        )
     return devices, sorted(reasons)
 
 
-def _peak_of(device: GpuFacts, hardware: Hardware) -> Peak | None:
+def _built_as(device: GpuFacts) -> Gpu | None:
+    """Return the entry of the catalogue that the device itself is, whatever ``--gpu`` says."""
+    return detect_gpu(device.name or "", sm_count=device.sm_count, memory_bytes=device.memory_bytes)
+
+
+def _peak_of(device: GpuFacts, built_as: Gpu | None, hardware: Hardware) -> Peak | None:
     """Return the bandwidth that percent are of: that of the device itself, as it is built.
 
     What ``--gpu`` and ``--peak`` say counts only where the capture does not know the device.
     """
-    name = device.name or ""
-    gpu = detect_gpu(name, sm_count=device.sm_count, memory_bytes=device.memory_bytes)
-    own = resolve_peaks(gpu, device_bandwidth=device.bytes_per_s)
+    own = resolve_peaks(built_as, device_bandwidth=device.bytes_per_s)
     if "bw" in own:
         return own["bw"]
     other = any(finding.slug == "gpu-mismatch" for finding in hardware.findings)
