@@ -78,7 +78,7 @@ def test_estimate_takes_the_model_by_place(library: Library, command: Command) -
     [
         ("analyze", "# capture"),
         ("info", "# capture"),
-        ("gaps", "gpu\tstart_ns\tend_ns\tcause\tbefore\tafter\tposition"),
+        ("gaps", "gpu\tstart_ns\tend_ns\tcause\tbefore\tafter\tposition\thost_ns"),
         (
             "kernels",
             "name\tclass\tgrid\tblock\tinstances\ttotal_ns\tp50_ns\tmin_ns\tmax_ns\trole\tratio",
