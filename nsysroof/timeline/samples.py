@@ -1,8 +1,8 @@
 """Means of sampled counters: over stretches of time, and where one kind of work ran alone.
 
-A sample is taken to describe the time from its timestamp to the next one, as the utilisation
-recipe of Nsight Systems itself does; whether it is that or the time before is not documented. Over
-long stretches it hardly matters. For short ones only samples count for which both lie inside.
+A sample is taken to describe the time from its timestamp to the next one; whether it is that or the
+time before is not documented. Over long stretches it hardly matters. For short ones only samples
+count for which both lie inside.
 """
 
 from __future__ import annotations
