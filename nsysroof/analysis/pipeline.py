@@ -7,6 +7,7 @@ from msgspec import structs
 
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
+from nsysroof.analysis.bus_rates import with_rates
 from nsysroof.analysis.collectives import collective_rows
 from nsysroof.analysis.contents import contradictions
 from nsysroof.analysis.host_late import host_late_rows
@@ -179,11 +180,15 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
         ),
         impossible=impossible,
         links=links,
-        collectives=collective_rows(
-            found.kernels,
-            {group.role for group in found.groups if group.crosses_link},
-            group_size=options.tp,
-            shared_clock=True,
+        collectives=with_rates(
+            collective_rows(
+                found.kernels,
+                {group.role for group in found.groups if group.crosses_link},
+                group_size=options.tp,
+                shared_clock=True,
+            ),
+            found.groups,
+            hardware.peaks,
         ),
         overlaps=overlap_rows(found.kernels),
         metrics=metrics,

@@ -203,7 +203,9 @@ class CollectiveRow(Plain, frozen=True, kw_only=True):
     ``wait_ns``, ``transfer_ns`` and ``skew_ns`` (between the first and the last rank to enter)
     are the p50 of one instance, ``*_total_ns`` sums over all. ``method`` tells how they were
     split: ``arrival`` where every rank is on one clock; else ``percentile``, which takes the
-    shortest tenth of the instances for mere transfer and knows no skew.
+    shortest tenth of the instances for mere transfer and knows no skew. The rates are those of
+    the p50 transfer: ``algorithm_bytes_per_s`` of the message ``bytes``, ``bus_bytes_per_s`` as
+    nccl-tests define it; ``ratio`` is transfer over bound.
     """
 
     role: str
@@ -217,6 +219,13 @@ class CollectiveRow(Plain, frozen=True, kw_only=True):
     wait_ns_per_step: float
     transfer_ns_per_step: float
     method: str  # arrival | percentile
+    operation: str | None = None  # all_reduce, all_gather, …
+    ranks: int | None = None
+    bytes: int | None = None
+    algorithm_bytes_per_s: float | None = None
+    bus_bytes_per_s: float | None = None
+    peak_bytes_per_s: float | None = None
+    ratio: float | None = None
 
 
 class OverlapRow(Plain, frozen=True, kw_only=True):
