@@ -5,7 +5,7 @@ Inputs are keywords with the names of ``Options``; a trace or a report may be gi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
@@ -60,7 +60,7 @@ def analyze(
     options: Options | None = None,
     *,
     workload: Workload | None = None,
-    complete: bool = False,
+    complete: Collection[str] = (),
     **given: Any,
 ) -> Report:
     """Return the report on a trace.
@@ -69,7 +69,7 @@ def analyze(
         trace: An open trace, or its path.
         options: What is known of the run, in one object.
         workload: The step, as ``Workload.create`` makes it.
-        complete: List every gap and every step, not only the longest.
+        complete: Tables to list in full rather than their longest rows: ``gaps``, ``step_budgets``.
         given: Fields of ``Options`` by name: ``model="qwen3-8b", batch=8, context=4096``.
 
     Raises:

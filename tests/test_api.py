@@ -138,3 +138,8 @@ def test_saving_never_overwrites_and_takes_what_the_format_takes(tmp_path: Path)
             nr.save(result, tmp_path / name)
         assert caught.value.slug == "wrong-result"
     assert not list(tmp_path.glob("b.*"))
+
+
+def test_only_shortened_tables_are_listed_in_full_on_demand() -> None:
+    with pytest.raises(UsageError, match="no table 'kernels' to list in full"):
+        nr.analyze(FIXTURE, complete=("kernels",))

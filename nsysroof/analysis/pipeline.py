@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import polars as pl
 from msgspec import structs
 
@@ -39,9 +41,10 @@ from nsysroof.analysis.tables import (
 )
 from nsysroof.analysis.theory import assume
 from nsysroof.analysis.unexplained import unexplained_rows
+from nsysroof.errors import UsageError
 from nsysroof.match.op_sizes import Product
 from nsysroof.match.phases import attention_names
-from nsysroof.results import Finding, OperatorRow, Report
+from nsysroof.results import SHORTENED, Finding, OperatorRow, Report
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.timeline.account import account
 from nsysroof.timeline.gaps import find_gaps
@@ -50,25 +53,31 @@ from nsysroof.timeline.steps import find_runs
 from nsysroof.trace import Trace
 
 
-def analyze(trace: Trace, options: Options, *, complete: bool = False) -> Report:
+def analyze(trace: Trace, options: Options, *, complete: Collection[str] = ()) -> Report:
     """Return the report on a trace.
 
     Args:
         trace: An open trace.
         options: What the user said; without a model there are classes, but no ratios.
-        complete: List every gap and every step, not only the longest.
+        complete: Which of ``SHORTENED`` to list in full.
 
     Raises:
         UsageError: Options that do not fit the trace or one another.
         InputError: A file named by the options cannot be read.
     """
+    if unknown := sorted(set(complete) - set(SHORTENED)):
+        raise UsageError(
+            f"there is no table {unknown[0]!r} to list in full",
+            hint=f"tables are {', '.join(SHORTENED)}",
+            slug="unknown-table",
+        )
     return _report(trace, options, measure(trace, options), complete=complete)
 
 
 def analyze_kernels(trace: Trace, options: Options) -> tuple[Report, pl.DataFrame]:
     """Return the report with every gap, and the kernels as ``label_kernels`` does."""
     found = measure(trace, options)
-    return _report(trace, options, found, complete=True), found.kernels
+    return _report(trace, options, found, complete=SHORTENED), found.kernels
 
 
 def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
@@ -80,7 +89,9 @@ def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
     return measure(trace, options).kernels
 
 
-def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) -> Report:
+def _report(
+    trace: Trace, options: Options, found: Measured, *, complete: Collection[str]
+) -> Report:
     capture = found.capture
     picked, hardware, theory, analysed = (
         found.picked,
@@ -154,7 +165,9 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
         phases=found.phases,
         steps=summary(analysed),
         budget=budget,
-        step_budgets=step_rows(found, gaps, shares, complete=complete) if idle_known else [],
+        step_budgets=step_rows(found, gaps, shares, complete="step_budgets" in complete)
+        if idle_known
+        else [],
         step_timeline=timeline_of(found, gaps) if idle_known else None,
         step_bounds=bounds_of_step(theory, hardware, budget),
         operators=operators,
@@ -164,7 +177,9 @@ def _report(trace: Trace, options: Options, found: Measured, *, complete: bool) 
             found.classes,
             {group.role: group.bound.spec_ns for group in found.groups},
         ),
-        gaps=gap_rows(gaps, found.activities, found.texts, found.steps, waits, complete=complete)
+        gaps=gap_rows(
+            gaps, found.activities, found.texts, found.steps, waits, complete="gaps" in complete
+        )
         if idle_known
         else [],
         host_late=[] if waits is None else host_late_rows(waits),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from nsysroof.analysis.measured import Measured, StepTheory
@@ -114,13 +115,20 @@ def _bounds_ns(found: Measured, steps: pl.DataFrame) -> pl.DataFrame:
         ],
         dtype=pl.Int64,
     )
-    inside = found.kernels.select("gpu", "step", "covers", "group").join(
-        steps.select(pl.col("gpu").cast(pl.UInt16), pl.col("step").cast(pl.UInt32)),
-        on=["gpu", "step"],
-        how="semi",
+    inside = found.kernels.select("gpu", "step", "covers", "group")
+    if steps.height < found.analysed.steps.height:
+        wanted = steps.select(pl.col("gpu").cast(pl.UInt16), pl.col("step").cast(pl.UInt32))
+        inside = inside.join(wanted, on=["gpu", "step"], how="semi")
+    inside = inside.drop_nulls(["step", "group"])
+    # Instances are nearly as many as kernels: of their keys one integer each.
+    keys = inside["gpu"].to_numpy().astype(np.int64)
+    for name in ("step", "covers"):
+        numbers = inside[name].to_numpy()
+        keys = keys * (int(numbers.max()) + 1 if numbers.size else 1) + numbers
+    _, first = np.unique(keys, return_index=True)
+    instances: pl.DataFrame = inside[first].with_columns(
+        bounds.gather(inside["group"].gather(first))
     )
-    instances = inside.filter(pl.col("group").is_not_null()).unique(["gpu", "step", "covers"])
-    instances = instances.with_columns(bounds.gather(instances["group"]))
     return instances.group_by("gpu", "step").agg(pl.col("bound_ns").sum())
 
 

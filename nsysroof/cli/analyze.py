@@ -44,8 +44,7 @@ def analyze(
     if is_saved_report(trace):
         (report,) = read_runs([trace], model, theory, selection)
     else:
-        everything = destination.keeps_everything
-        report = read_report(trace, model, theory, selection, complete=everything)
+        report = read_report(trace, model, theory, selection, complete=destination.listed_in_full)
     destination.write(report)
     check_answered(report)
     check_strictly(report, selection)

@@ -29,7 +29,7 @@ def gaps(
     One row each: when, why, and what ran before and after it.
     """
     destination = choose_destination(output, source=trace)
-    report = read_report(trace, model, theory, selection, complete=True)
+    report = read_report(trace, model, theory, selection, complete=("gaps",))
     destination.write(GapsView.of(report))
     check_answered(report)
     check_strictly(report, selection)

@@ -23,6 +23,7 @@ from nsysroof.report.base import (
     renderer_named,
 )
 from nsysroof.report.views import View
+from nsysroof.results import SHORTENED
 from nsysroof.slices import Slices
 
 _TERMINAL_FORMAT = "table"
@@ -38,9 +39,9 @@ class Destination:
     path: Path | None
 
     @property
-    def keeps_everything(self) -> bool:
-        """Whether rows that a reader would not look through belong in: every gap."""
-        return isinstance(self.renderer, FileRenderer)
+    def listed_in_full(self) -> tuple[str, ...]:
+        """The tables whose rows belong in though no reader would look through all of them."""
+        return SHORTENED if isinstance(self.renderer, FileRenderer) else ()
 
     @property
     def takes_slices(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,7 +73,7 @@ def read_report(
     theory: TheoryOptions,
     selection: SelectionOptions,
     *,
-    complete: bool = False,
+    complete: Collection[str] = (),
 ) -> Report:
     """Return the report on a trace, with the command that makes it.
 

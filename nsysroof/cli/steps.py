@@ -29,7 +29,7 @@ def steps(
     One row each: its wall time, and the work and idle time that add up to it.
     """
     destination = choose_destination(output, source=trace)
-    report = read_report(trace, model, theory, selection, complete=True)
+    report = read_report(trace, model, theory, selection, complete=("step_budgets",))
     destination.write(StepsView.of(report))
     check_answered(report)
     check_strictly(report, selection)

@@ -27,6 +27,7 @@ from nsysroof.results.estimate import (
     SweepRow,
 )
 from nsysroof.results.report import (
+    SHORTENED,
     Report,
 )
 from nsysroof.results.rows import (
@@ -71,6 +72,7 @@ __all__ = [
     "GRAPH_REPLAY",
     "IDLE_CAUSES",
     "SEVERITIES",
+    "SHORTENED",
     "Assumptions",
     "Budget",
     "Capture",

@@ -29,6 +29,9 @@ from nsysroof.results.timeline import (
     Timeline,
 )
 
+SHORTENED = ("gaps", "step_budgets")
+"""Tables of a report that hold their longest rows only, unless all are asked for."""
+
 
 class Report(Tables, frozen=True, kw_only=True):
     """The answer of ``analyze``: saved, rendered, compared and gated as it is.

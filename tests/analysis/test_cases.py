@@ -24,7 +24,7 @@ S = 1_000_000_000
 def analyzed(tmp_path: Path) -> Analyzed:
     def write_and_analyze(export: ExportBuilder, options: Options | None = None) -> Report:
         path = export.write(tmp_path / "capture.sqlite")
-        return analyze(open_trace(path), options or Options(), complete=True)
+        return analyze(open_trace(path), options or Options(), complete=("gaps",))
 
     return write_and_analyze
 

@@ -30,12 +30,12 @@ def served(steps: int = 30) -> ExportBuilder:
     return export.session(at)
 
 
-def report(path: Path, *, complete: bool = False) -> Report:
+def report(path: Path, *, complete: tuple[str, ...] = ()) -> Report:
     return analyze(open_trace(path), Options(), complete=complete)
 
 
 def test_the_planted_calls_are_found_in_every_gap(tmp_path: Path) -> None:
-    found = report(served().write(tmp_path / "export.sqlite"), complete=True)
+    found = report(served().write(tmp_path / "export.sqlite"), complete=("gaps",))
     rows = [(row.doing, row.call, row.ns, row.gaps, row.share) for row in found.host_late]
     assert rows == [
         ("os_call", "epoll_wait", 29 * 60_000, 29, 0.6),
@@ -64,7 +64,7 @@ def test_a_capture_without_such_calls_says_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not B200.exists(), reason="the real captures are not here")
 def test_a_real_capture_holds_to_sql_over_its_tables() -> None:
-    found = report(B200, complete=True)
+    found = report(B200, complete=("gaps",))
     (line,) = found.timeline
     assert line.idle_by_cause is not None
     assert sum(row.ns for row in found.host_late) == line.idle_by_cause["host_late"]

@@ -12,7 +12,7 @@ import pytest
 
 from nsysroof.analysis import Options, analyze
 from nsysroof.analysis.pipeline import label_kernels
-from nsysroof.results import Report, StepAccount
+from nsysroof.results import SHORTENED, Report, StepAccount
 from nsysroof.trace import Trace, open_trace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -38,7 +38,7 @@ def trace(name: str) -> Trace:
 
 @cache
 def report(name: str) -> Report:
-    return analyze(trace(name), OPTIONS[name], complete=True)
+    return analyze(trace(name), OPTIONS[name], complete=SHORTENED)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,15 +21,15 @@ class Library:
     report: Report | BaseException = field(default_factory=sample.full)
     traces: list[object] = field(default_factory=list)
     options: list[Options] = field(default_factory=list)
-    complete: list[bool] = field(default_factory=list)
+    complete: list[tuple[str, ...]] = field(default_factory=list)
 
     def open_trace(self, path: Path) -> str:
         return f"opened {path}"
 
-    def analyze(self, trace: object, options: Options, *, complete: bool = False) -> Report:
+    def analyze(self, trace: object, options: Options, *, complete: Collection[str] = ()) -> Report:
         self.traces.append(trace)
         self.options.append(options)
-        self.complete.append(complete)
+        self.complete.append(tuple(complete))
         if isinstance(self.report, BaseException):
             raise self.report
         return self.report
