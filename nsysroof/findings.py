@@ -251,6 +251,15 @@ _ANALYSIS = (
         action="Check `--model`, `--weights` and `--tp`, and the peak that percents were taken of.",
     ),
     FindingKind(
+        slug="slow-rank",
+        severities=(_WARNING, _NOTE),
+        meaning="One GPU takes longer than the others for what it does outside collectives, in "
+        "which they wait for it: by 1 % of a step or more (5 %: warning), and by more than that "
+        "varies from step to step.",
+        action="See what it spends more on: kernels (clocks, power, temperature, more work), or "
+        "idle time that its host causes.",
+    ),
+    FindingKind(
         slug="profiler-inflation",
         severities=(_WARNING, _NOTE),
         meaning="How much longer a step takes under the profiler; above 5 % gaps and short "

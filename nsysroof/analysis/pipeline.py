@@ -22,6 +22,7 @@ from nsysroof.analysis.operators import operator_rows
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.products import agrees, product_findings, told_products, usual_products
+from nsysroof.analysis.ranks import compare_ranks, slow_rank
 from nsysroof.analysis.shapes import shape_findings, usual_launches
 from nsysroof.analysis.step_accounts import (
     bounds_of_step,
@@ -122,6 +123,8 @@ def _report(
     waits = host_waits(trace, found.activities, gaps) if idle_known else None
     covered = coverage(found.kernels)
     modelled = theory.model is not None
+    group_size = options.tp if options.tp > 1 else max(len(picked.gpus), 1)
+    ranks, lag = compare_ranks(found, gaps, group_size=group_size, idle_known=idle_known)
     links = link_rows(
         picked.copies,
         {key: peak.value for key, peak in hardware.peaks.items()},
@@ -153,6 +156,7 @@ def _report(
         *find.doubtful_inputs(impossible, contradicted),
         *find.read_redundancy(operators),
         *doubts,
+        *slow_rank(ranks, lag),
         *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
     ]
     return Report(
@@ -199,12 +203,13 @@ def _report(
             collective_rows(
                 found.kernels,
                 {group.role for group in found.groups if group.crosses_link},
-                group_size=options.tp,
+                group_size=group_size,
                 shared_clock=True,
             ),
             found.groups,
             hardware.peaks,
         ),
+        ranks=ranks,
         overlaps=overlap_rows(found.kernels),
         metrics=metrics,
         host=host_calls(trace),

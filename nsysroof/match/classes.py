@@ -25,6 +25,7 @@ class KernelClassEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         serves: Whether it is a part of the kernel before it or after it, else None.
         of: The classes it serves.
         llm: False for kernels that no forward pass of a language model has.
+        waits: Whether it runs until other ranks have come, so that its time is not its own.
     """
 
     name: str
@@ -34,6 +35,7 @@ class KernelClassEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     serves: Literal["previous", "next"] | None = None
     of: list[str] = []
     llm: bool = True
+    waits: bool = False
 
 
 class _ClassFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

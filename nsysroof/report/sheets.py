@@ -25,6 +25,7 @@ from nsysroof.results import (
     Capture,
     CaptureDevice,
     CaptureProcess,
+    CollectiveRow,
     EstimateRow,
     Finding,
     Gap,
@@ -36,6 +37,7 @@ from nsysroof.results import (
     OperatorRow,
     PeakUsed,
     Phase,
+    RankRow,
     Report,
     StepKernel,
     StepRow,
@@ -146,9 +148,19 @@ def _of_report(report: Report) -> tuple[Sheet, ...]:
         _table("impossible", ImpossibleRow, report.impossible),
         _table("links", LinkRow, report.links),
         _table("metrics", MetricRow, report.metrics),
+        *_of_ranks(report),
         _table("kernels", KernelRow, report.kernels),
         _fields("host", report.host),
         *_of_assumptions(report.assumptions),
+    )
+
+
+def _of_ranks(report: Report) -> tuple[Sheet, ...]:
+    if not report.ranks:
+        return ()
+    return (
+        _table("ranks", RankRow, report.ranks),
+        _table("collectives", CollectiveRow, report.collectives),
     )
 
 

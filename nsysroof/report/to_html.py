@@ -10,6 +10,7 @@ from nsysroof.report.pages.assumptions import assumptions_section
 from nsysroof.report.pages.capture import capture_section, coverage_section, steps_line
 from nsysroof.report.pages.idle import idle_section, largest_gaps_section
 from nsysroof.report.pages.kernels import impossible_section, links_section, unexplained_section
+from nsysroof.report.pages.ranks import ranks_sections
 from nsysroof.report.pages.sampled import metrics_sections
 from nsysroof.report.pages.step import budget_section, floors_section
 from nsysroof.report.views import View
@@ -51,6 +52,7 @@ def _report(report: Report) -> tuple[Markup, ...]:
         host=report.host,
         host_late=report.host_late,
     )
+    ranks = ranks_sections(report.ranks, report.collectives)
     step = report.step_timeline
     return (
         section_of(capture_section(report.capture), "capture"),
@@ -65,6 +67,7 @@ def _report(report: Report) -> tuple[Markup, ...]:
             "timeline",
             timeline(step) if step else element("p", _NO_TIMELINE if report.budget else _NO_STEP),
         ),
+        *(section_of(part, part.title.lower()) for part in ranks),
         section_of(idle, "idle"),
         section_of(largest_gaps_section(report.gaps), "gaps"),
         section_of(unexplained_section(report), "unexplained"),

@@ -26,6 +26,9 @@ from nsysroof.results.estimate import (
     Sweep,
     SweepRow,
 )
+from nsysroof.results.ranks import (
+    RankRow,
+)
 from nsysroof.results.report import (
     SHORTENED,
     Report,
@@ -101,6 +104,7 @@ __all__ = [
     "OverlapRow",
     "PeakUsed",
     "Phase",
+    "RankRow",
     "Report",
     "Spread",
     "StepAccount",

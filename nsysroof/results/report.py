@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nsysroof.results.base import FORMAT_VERSION, Tables
 from nsysroof.results.capture import Assumptions, Capture
+from nsysroof.results.ranks import RankRow
 from nsysroof.results.rows import (
     CollectiveRow,
     Coverage,
@@ -63,6 +64,7 @@ class Report(Tables, frozen=True, kw_only=True):
     impossible: list[ImpossibleRow]
     links: list[LinkRow]
     collectives: list[CollectiveRow] = []
+    ranks: list[RankRow] = []
     overlaps: list[OverlapRow] = []
     metrics: list[MetricRow] = []
     host: Host

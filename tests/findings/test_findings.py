@@ -18,6 +18,7 @@ from nsysroof.analysis.metric_findings import low_dram_reads
 from nsysroof.findings import CATALOGUE, finding
 from nsysroof.results import Finding, ImpossibleRow
 from nsysroof.trace import open_trace
+from tests.analysis.rank_steps import Plan, capture
 from tests.findings.page import PAGE, page
 from tests.report import sample
 from tests.report.sampled_sample import with_metrics
@@ -252,6 +253,18 @@ CASES: list[tuple[str, str, Case, Case]] = [
     ("batch-mismatch", "error", fixture(batch=64), fixture(batch=1)),
     ("tp-mismatch", "error", ranks(tp=1), ranks(tp=2)),
     ("peak-too-low", "warning", fixture(peaks=("bw=1e12",)), fixture(peaks=("bw=4e12",))),
+    (
+        "slow-rank",
+        "warning",
+        built(lambda: capture([Plan(), Plan(extra=[8_000] * 5)]), step_range="^step"),
+        built(lambda: capture([Plan(extra=[8_000] * 5)] * 2), step_range="^step"),
+    ),
+    (
+        "slow-rank",
+        "note",
+        built(lambda: capture([Plan(), Plan(extra=[2_000] * 5)]), step_range="^step"),
+        built(lambda: capture([Plan(), Plan(extra=[1_000] * 5)]), step_range="^step"),
+    ),
     (
         "profiler-inflation",
         "warning",

@@ -13,6 +13,7 @@ from nsysroof.results import (
     Capture,
     CaptureDevice,
     CaptureProcess,
+    CollectiveRow,
     Coverage,
     Estimate,
     EstimateLayer,
@@ -31,6 +32,7 @@ from nsysroof.results import (
     OperatorRow,
     PeakUsed,
     Phase,
+    RankRow,
     Report,
     Spread,
     StepBounds,
@@ -380,6 +382,54 @@ def full() -> Report:
         ],
         host=Host(launch_calls=420, launch_ns=2_100_000, sync_ns=31_000_000),
     )
+
+
+def ranks() -> Report:
+    """Return the full sample on two GPUs; the second is behind by 8.4 of a step of 153.4 ms."""
+    quick = RankRow(
+        gpu=0,
+        name="NVIDIA H100 80GB HBM3",
+        pids=[4711],
+        steps=1_038,
+        wall_p50_ns=153_400_000,
+        tokens_per_s=52.15,
+        work_ns_per_step=120_000_000.0,
+        collective_ns_per_step=28_400_000.5,
+        wait_ns_per_step=8_400_000.0,
+        transfer_ns_per_step=20_000_000.5,
+        idle_ns_per_step=5_000_000.0,
+        idle_cause="between_graphs",
+        idle_cause_ns_per_step=3_000_000.0,
+        behind_ns=0,
+        decided_by="own_time",
+    )
+    slow = msgspec.structs.replace(
+        quick,
+        gpu=1,
+        pids=[4712],
+        work_ns_per_step=128_400_000.0,
+        collective_ns_per_step=20_000_000.5,
+        wait_ns_per_step=0.0,
+        behind_ns=8_400_000,
+        slowest=True,
+    )
+    rows = [
+        CollectiveRow(
+            role="attn.all_reduce",
+            gpu=gpu,
+            instances=1_038 * 32,
+            wait_ns=wait,
+            transfer_ns=625_000,
+            skew_ns=262_500,
+            wait_total_ns=wait * 1_038 * 32,
+            transfer_total_ns=625_000 * 1_038 * 32,
+            wait_ns_per_step=wait * 32.0,
+            transfer_ns_per_step=20_000_000.0,
+            method="arrival",
+        )
+        for gpu, wait in ((0, 262_500), (1, 0))
+    ]
+    return msgspec.structs.replace(full(), ranks=[quick, slow], collectives=rows)
 
 
 def empty() -> Report:

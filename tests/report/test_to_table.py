@@ -43,6 +43,7 @@ def section(text: str, title: str) -> list[str]:
         *views_of(sample.full()),
         *views_of(sample.empty()),
         *views_of(sample.worst()),
+        sample.ranks(),
         sample.estimate(),
     ],
 )
@@ -68,6 +69,33 @@ def test_sections_come_in_the_order_of_the_first_five_minutes() -> None:
         "Copies and links",
         "Assumptions",
     ]
+
+
+def test_several_ranks_stand_side_by_side_before_the_idle_time() -> None:
+    text = to_terminal(sample.ranks())
+    titles = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    at = titles.index("Ranks")
+    assert titles[at - 1 : at + 3] == [
+        "Operators by time to win back", "Ranks", "Collectives", "Idle time by cause",
+    ]  # fmt: skip
+    rows = [line.split() for line in section(text, "Ranks") if " 1,038 " in line]
+    # GPU, steps, wall, work, collectives, wait, idle, its cause, behind, slowest
+    wide = [cell.replace(",", "") for cell in rows[1]]
+    assert wide[:7] == ["1", "1038", "153400.0", "128400.0", "20000.0", "0.0", "5000.0"]
+    assert wide[-2:] == ["8400.0", "yes"]
+    assert (rows[0][-2:], rows[0][5]) == (["0.0", "no"], "8,400.0")
+    collectives = [line.split() for line in section(text, "Collectives") if "arrival" in line]
+    assert collectives[0][:6] == ["attn.all_reduce", "0", "33,216", "262.5", "625.0", "262.5"]
+
+
+def test_ranks_that_are_not_compared_say_so() -> None:
+    report = sample.ranks()
+    unknown = [
+        msgspec.structs.replace(row, decided_by=None, behind_ns=None, slowest=False)
+        for row in report.ranks
+    ]
+    text = to_terminal(msgspec.structs.replace(report, ranks=unknown))
+    assert "Not compared: collectives show on some ranks only" in text
 
 
 def test_findings_come_first_errors_before_the_rest_and_say_what_to_do() -> None:

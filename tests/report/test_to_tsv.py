@@ -33,9 +33,17 @@ def test_sections_come_in_the_order_a_reader_asks() -> None:
     ]  # fmt: skip
 
 
+def test_ranks_and_their_collectives_are_tables_where_there_are_several() -> None:
+    found = tables(to_file(sample.ranks(), "tsv"))
+    assert list(found)[-6:-3] == ["ranks", "collectives", "kernels"]
+    slow = dict(zip(found["ranks"][0], found["ranks"][2], strict=True))
+    assert (slow["pids"], slow["behind_ns"], slow["slowest"]) == ("[4712]", "8400000", "true")
+    assert dict(zip(*found["collectives"][:2], strict=True))["skew_ns"] == "262500"
+
+
 @pytest.mark.parametrize("fmt", ["tsv", "csv"])
 def test_every_row_has_the_cells_of_its_header_whatever_a_name_holds(fmt: str) -> None:
-    for report in (sample.full(), sample.empty(), sample.worst()):
+    for report in (sample.full(), sample.empty(), sample.worst(), sample.ranks()):
         lines = to_file(report, fmt).split("\n")
         assert lines.pop() == ""
         width = 0

@@ -16,6 +16,7 @@ from nsysroof.report.pages.kernels import (
     unexplained_section,
 )
 from nsysroof.report.pages.outcomes import check_sections, diff_sections
+from nsysroof.report.pages.ranks import ranks_sections
 from nsysroof.report.pages.sampled import metrics_sections
 from nsysroof.report.pages.step import (
     all_steps_section,
@@ -67,6 +68,7 @@ def _report(report: Report) -> tuple[Section, ...]:
         budget_section(report),
         floors_section(report),
         operators_section(report),
+        *ranks_sections(report.ranks, report.collectives),
         *metrics_sections(report.metrics),
         idle_section(
             report.timeline,

@@ -1,0 +1,189 @@
+"""Where the steps of each GPU go: its own work, collectives, idle time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from nsysroof.analysis.measured import Measured
+from nsysroof.theory.kinds import LINK_KINDS, OperatorKind
+from nsysroof.timeline.activity import Activity, by_gpu
+from nsysroof.timeline.intervals import Times, covered_before, union
+from nsysroof.timeline.steps import assign_steps
+
+_COLLECTIVE_KINDS = LINK_KINDS - {OperatorKind.COPY}  # a copy from the host waits for no rank
+_LENGTH = pl.col("end_ns") - pl.col("start_ns")
+_OTHER_WORK = {Activity.COPY: "copies", Activity.FILL: "fills", Activity.REPLAY: "graph replays"}
+IDLE = "idle "
+"""What a cause of idle time begins with in ``RankTime.spent_on``."""
+
+_NO_TIMES: Times = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTime:
+    """The analysed steps of one GPU in order, an int64 value in ns for each: shape (steps,).
+
+    wall = work + collective + idle, exactly. ``idle_by_cause`` splits the idle time of all steps;
+    ``spent_on`` is the own time of one step by what it was spent on (a role, a class of kernels,
+    ``IDLE`` and a cause), the p50 over steps.
+    """
+
+    gpu: int
+    pids: tuple[int, ...]
+    work: Times = field(default_factory=lambda: _NO_TIMES)
+    collective: Times = field(default_factory=lambda: _NO_TIMES)
+    idle: Times = field(default_factory=lambda: _NO_TIMES)
+    idle_by_cause: dict[str, int] = field(default_factory=dict)
+    spent_on: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were analysed."""
+        return self.work.size
+
+    @property
+    def own(self) -> Times:
+        """What a step takes without the time in which nothing but collectives ran."""
+        return self.work + self.idle
+
+    @property
+    def wall(self) -> Times:
+        """What a step takes."""
+        return self.own + self.collective
+
+
+def rank_times(found: Measured, gaps: pl.DataFrame) -> list[RankTime]:
+    """Return one account per GPU with activity, by GPU; ``gaps`` as ``find_gaps`` does."""
+    waits = waiting_kernels(found)
+    labels = kernel_labels(found)
+    steps = found.analysed.steps.sort("gpu", "start_ns")
+    return [
+        _rank_time(
+            gpu,
+            rows,
+            gaps.filter(pl.col("gpu") == gpu),
+            steps.filter(pl.col("gpu") == gpu),
+            labels,
+            waits,
+        )
+        for gpu, rows in by_gpu(found.activities)
+    ]
+
+
+def waiting_kernels(found: Measured) -> pl.Series:
+    """Return whether each kernel runs until other ranks have come, by its class or operator."""
+    by_name = pl.Series("waits", [kernel.entry.waits for kernel in found.classes], dtype=pl.Boolean)
+    by_group = pl.Series(
+        "waits",
+        [any(op.kind in _COLLECTIVE_KINDS for op in group.members) for group in found.groups],
+        dtype=pl.Boolean,
+    )
+    named = by_name.gather(found.kernels["name"])
+    return named | by_group.gather(found.kernels["group"]).fill_null(value=False)
+
+
+def kernel_labels(found: Measured) -> pl.Series:
+    """Return what each kernel is: its role, else its class."""
+    classes = pl.Series("label", [kernel.klass for kernel in found.classes], dtype=pl.String)
+    named = classes.gather(found.kernels["name"])
+    return found.kernels.select(pl.coalesce("role", named).alias("label"))["label"]
+
+
+def waiting_instances(found: Measured) -> pl.DataFrame:
+    """Return the kernels that wait for other ranks, as ``collective_rows`` takes them.
+
+    ``role`` is the class where there is no operator, so that no model is needed.
+    """
+    named = found.kernels.select(
+        "gpu",
+        "step",
+        kernel_labels(found).alias("role"),
+        pl.col("main").fill_null(value=True),
+        "start_ns",
+        "end_ns",
+    )
+    return named.filter(waiting_kernels(found))
+
+
+def _rank_time(
+    gpu: int,
+    rows: pl.DataFrame,
+    gaps: pl.DataFrame,
+    steps: pl.DataFrame,
+    labels: pl.Series,
+    waits: pl.Series,
+) -> RankTime:
+    pids = tuple(rows["pid"].unique().sort().to_list())
+    if not steps.height:
+        return RankTime(gpu=gpu, pids=pids)
+    waiting = waits.gather(rows["kernel"]).fill_null(value=False)
+    working = rows.filter(~waiting)
+    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    busy, work = _covered(rows, starts, ends), _covered(working, starts, ends)
+    spent = _spent(working, gaps, steps, labels)
+    return RankTime(
+        gpu=gpu,
+        pids=pids,
+        work=work,
+        collective=busy - work,
+        idle=ends - starts - busy,
+        idle_by_cause={
+            what.removeprefix(IDLE): sum(each)
+            for what, each in spent.items()
+            if what.startswith(IDLE)
+        },
+        spent_on={what: _median(each, steps.height) for what, each in spent.items()},
+    )
+
+
+def _covered(rows: pl.DataFrame, starts: Times, ends: Times) -> Times:
+    """Return how much of each step the rows cover."""
+    cover = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
+    return covered_before(ends, cover) - covered_before(starts, cover)
+
+
+def _spent(
+    working: pl.DataFrame, gaps: pl.DataFrame, steps: pl.DataFrame, labels: pl.Series
+) -> dict[str, list[int]]:
+    """Return the ns of each step that has any, ascending, by what they were spent on."""
+    others = pl.Series("label", [_OTHER_WORK.get(kind) for kind in Activity], dtype=pl.String)
+    known = pl.coalesce(labels.gather(working["kernel"]), others.gather(working["activity"]))
+    done = working.select(known.alias("label"), _LENGTH.alias("ns"))
+    idled = gaps.select(
+        (pl.lit(IDLE) + pl.col("cause").fill_null("unknown")).alias("label"), _LENGTH.alias("ns")
+    )
+    sums = (
+        pl.concat(
+            [
+                done.with_columns(assign_steps(working, steps)),
+                idled.with_columns(assign_steps(gaps, steps)),
+            ]
+        )
+        .filter(pl.col("step").is_not_null())
+        .group_by("label", "step")
+        .agg(pl.col("ns").sum())
+        .group_by("label")
+        .agg(pl.col("ns").sort())
+        .sort("label")
+    )
+    return dict(sums.iter_rows())
+
+
+def _median(present: Sequence[int], count: int) -> int:
+    """Return the p50 by nearest rank of ascending values, those that are absent being 0.
+
+    >>> _median([5, 7], 3), _median([5], 3)
+    (5, 0)
+    """
+    at = -(-count // 2) - 1 - (count - len(present))
+    return present[at] if at >= 0 else 0
+
+
+def mean(times: npt.NDArray[np.int64]) -> float:
+    """Return the mean of integer ns; there is at least one."""
+    return int(times.sum()) / times.size
