@@ -10,12 +10,10 @@ import numpy.typing as npt
 import polars as pl
 
 from nsysroof.analysis.measured import Measured
-from nsysroof.theory.kinds import LINK_KINDS, OperatorKind
 from nsysroof.timeline.activity import Activity, by_gpu
 from nsysroof.timeline.intervals import Times, covered_before, union
 from nsysroof.timeline.steps import assign_steps
 
-_COLLECTIVE_KINDS = LINK_KINDS - {OperatorKind.COPY}  # a copy from the host waits for no rank
 _LENGTH = pl.col("end_ns") - pl.col("start_ns")
 _OTHER_WORK = {Activity.COPY: "copies", Activity.FILL: "fills", Activity.REPLAY: "graph replays"}
 IDLE = "idle "
@@ -80,7 +78,7 @@ def waiting_kernels(found: Measured) -> pl.Series:
     by_name = pl.Series("waits", [kernel.entry.waits for kernel in found.classes], dtype=pl.Boolean)
     by_group = pl.Series(
         "waits",
-        [any(op.kind in _COLLECTIVE_KINDS for op in group.members) for group in found.groups],
+        [group.crosses_link for group in found.groups],
         dtype=pl.Boolean,
     )
     named = by_name.gather(found.kernels["name"])

@@ -7,13 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysroof.analysis import Options
 from nsysroof.analysis.collectives import collective_rows
+from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.analysis.pipeline import label_kernels
 from nsysroof.results import CollectiveRow
+from nsysroof.theory.models.decoder import operators
+from nsysroof.theory.models.spec import find_model
+from nsysroof.theory.peaks import Peaks
+from nsysroof.theory.roofline import bound
+from nsysroof.theory.workload import Workload
 from nsysroof.trace import open_trace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -147,6 +154,28 @@ def test_helpers_other_roles_and_other_steps_do_not_count() -> None:
     (row,) = collective_rows(frame, {"attn.all_reduce"}, group_size=1, shared_clock=True)
     assert (row.instances, row.transfer_total_ns, row.method) == (1, 10, "percentile")
     assert collective_rows(frame, {"moe.dispatch"}, group_size=1, shared_clock=True) == []
+
+
+@pytest.mark.parametrize(
+    ("role", "meets"),
+    [("moe.load_experts", False), ("attn.all_reduce", True), ("attn.qkv_proj", False)],
+)
+def test_only_operators_in_which_ranks_meet_are_collectives(role: str, meets: bool) -> None:
+    """Experts that are loaded from the host cross a link too, and wait for no rank."""
+    workload = Workload.create(batch=1, context=128, tp=2, expert_misses=1.0)
+    steps = operators(find_model("qwen3-30b-a3b"), workload)
+    member = next(op for op in steps if op.role == role)
+    group = OperatorGroup(
+        role=role,
+        members=(member,),
+        cost=member.cost,
+        min_cost=None,
+        bound=bound(member.cost, Peaks(entries={})),
+        min_bound=None,
+        reachable=None,
+        penalty=0.0,
+    )
+    assert group.crosses_link is meets
 
 
 entries = st.lists(st.integers(0, 50), min_size=2, max_size=4)
