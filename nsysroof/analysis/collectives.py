@@ -6,7 +6,7 @@ time may be another rank's lateness, which no faster link wins back.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
@@ -18,7 +18,12 @@ _INSTANCE = ["role", "group", "step", "ordinal"]
 
 
 def collective_rows(
-    kernels: pl.DataFrame, roles: Collection[str], *, group_size: int, shared_clock: bool
+    kernels: pl.DataFrame,
+    roles: Collection[str],
+    *,
+    group_size: int,
+    shared_clock: bool,
+    gpus: Sequence[int] | None = None,
 ) -> list[CollectiveRow]:
     """Return one row per role and GPU, by role and then GPU.
 
@@ -34,6 +39,7 @@ def collective_rows(
         roles: The roles that are collectives.
         group_size: Ranks that take part in each; consecutive GPUs form a group.
         shared_clock: Whether the times of all GPUs are on one axis.
+        gpus: All GPUs, ascending; None: those that have kernels.
     """
     if not roles:
         return []
@@ -43,6 +49,8 @@ def collective_rows(
     if not found.height:
         return []
     ranks = kernels.select(pl.col("gpu").unique().sort())
+    if gpus is not None:
+        ranks = pl.DataFrame({"gpu": gpus}, schema={"gpu": kernels.schema["gpu"]})
     ranks = ranks.with_columns(group=pl.int_range(pl.len()) // group_size)
     found = (
         found.sort("gpu", "step", "start_ns", "end_ns")

@@ -14,6 +14,7 @@ from nsysroof.analysis.collectives import collective_rows
 from nsysroof.analysis.contents import contradictions
 from nsysroof.analysis.host_late import host_late_rows
 from nsysroof.analysis.impossible import impossible_rows
+from nsysroof.analysis.lag import slow_rank
 from nsysroof.analysis.links import link_rows
 from nsysroof.analysis.measured import WORK_HIDDEN, Measured, measure
 from nsysroof.analysis.metrics import metric_rows
@@ -22,7 +23,7 @@ from nsysroof.analysis.operators import operator_rows
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.products import agrees, product_findings, told_products, usual_products
-from nsysroof.analysis.ranks import compare_ranks, slow_rank
+from nsysroof.analysis.ranks import compare_ranks
 from nsysroof.analysis.shapes import shape_findings, usual_launches
 from nsysroof.analysis.step_accounts import (
     bounds_of_step,
@@ -124,7 +125,7 @@ def _report(
     covered = coverage(found.kernels)
     modelled = theory.model is not None
     group_size = options.tp if options.tp > 1 else max(len(picked.gpus), 1)
-    ranks, lag = compare_ranks(found, gaps, group_size=group_size, idle_known=idle_known)
+    ranks, lag = compare_ranks(found, gaps, group_size=group_size)
     links = link_rows(
         picked.copies,
         {key: peak.value for key, peak in hardware.peaks.items()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,22 +22,25 @@ IDLE = "idle "
 _NO_TIMES: Times = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+SPENT = pl.Schema({"at": pl.UInt32(), "what": pl.String(), "ns": pl.Int64()})
+"""Own time by place of the step, counted from 0, and by what it was spent on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankTime:
     """The analysed steps of one GPU in order, an int64 value in ns for each: shape (steps,).
 
-    wall = work + collective + idle, exactly. ``idle_by_cause`` splits the idle time of all steps;
-    ``spent_on`` is the own time of one step by what it was spent on (a role, a class of kernels,
-    ``IDLE`` and a cause), the p50 over steps.
+    wall = work + collective + idle, exactly. ``spent`` (schema ``SPENT``) is a step's own time by
+    what it was spent on: a role, a class of kernels, ``IDLE`` and a cause.
     """
 
     gpu: int
     pids: tuple[int, ...]
+    starts: Times = field(default_factory=lambda: _NO_TIMES)
     work: Times = field(default_factory=lambda: _NO_TIMES)
     collective: Times = field(default_factory=lambda: _NO_TIMES)
     idle: Times = field(default_factory=lambda: _NO_TIMES)
-    idle_by_cause: dict[str, int] = field(default_factory=dict)
-    spent_on: dict[str, int] = field(default_factory=dict)
+    spent: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SPENT))
 
     @property
     def steps(self) -> int:
@@ -53,6 +56,36 @@ class RankTime:
     def wall(self) -> Times:
         """What a step takes."""
         return self.own + self.collective
+
+    @property
+    def idle_by_cause(self) -> dict[str, int]:
+        """The idle time of all steps by cause, in the order of their names."""
+        idle = self.spent.filter(pl.col("what").str.starts_with(IDLE)).group_by("what")
+        sums = idle.agg(pl.col("ns").sum()).sort("what")
+        return {what.removeprefix(IDLE): ns for what, ns in sums.iter_rows()}
+
+    @property
+    def usual(self) -> dict[str, int]:
+        """The own time of one step by what it was spent on: the p50 over steps."""
+        sums = self.spent.group_by("what").agg(pl.col("ns").sort()).sort("what")
+        return {what: _median(present, self.steps) for what, present in sums.iter_rows()}
+
+    def only(self, places: npt.NDArray[np.intp]) -> RankTime:
+        """Return the steps at these places alone, which ascend."""
+        kept = pl.DataFrame(
+            {
+                "at": pl.Series(places, dtype=SPENT["at"]),
+                "to": pl.Series(range(places.size), dtype=SPENT["at"]),
+            }
+        )
+        return replace(
+            self,
+            starts=self.starts[places],
+            work=self.work[places],
+            collective=self.collective[places],
+            idle=self.idle[places],
+            spent=self.spent.join(kept, on="at").select(pl.col("to").alias("at"), "what", "ns"),
+        )
 
 
 def rank_times(found: Measured, gaps: pl.DataFrame) -> list[RankTime]:
@@ -123,19 +156,14 @@ def _rank_time(
     working = rows.filter(~waiting)
     starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
     busy, work = _covered(rows, starts, ends), _covered(working, starts, ends)
-    spent = _spent(working, gaps, steps, labels)
     return RankTime(
         gpu=gpu,
         pids=pids,
+        starts=starts,
         work=work,
         collective=busy - work,
         idle=ends - starts - busy,
-        idle_by_cause={
-            what.removeprefix(IDLE): sum(each)
-            for what, each in spent.items()
-            if what.startswith(IDLE)
-        },
-        spent_on={what: _median(each, steps.height) for what, each in spent.items()},
+        spent=_spent(working, gaps, steps, labels),
     )
 
 
@@ -147,29 +175,27 @@ def _covered(rows: pl.DataFrame, starts: Times, ends: Times) -> Times:
 
 def _spent(
     working: pl.DataFrame, gaps: pl.DataFrame, steps: pl.DataFrame, labels: pl.Series
-) -> dict[str, list[int]]:
-    """Return the ns of each step that has any, ascending, by what they were spent on."""
-    others = pl.Series("label", [_OTHER_WORK.get(kind) for kind in Activity], dtype=pl.String)
+) -> pl.DataFrame:
+    """Return the own time of each step with the schema ``SPENT``."""
+    others = pl.Series("what", [_OTHER_WORK.get(kind) for kind in Activity], dtype=pl.String)
     known = pl.coalesce(labels.gather(working["kernel"]), others.gather(working["activity"]))
-    done = working.select(known.alias("label"), _LENGTH.alias("ns"))
+    done = working.select(known.alias("what"), _LENGTH.alias("ns"))
     idled = gaps.select(
-        (pl.lit(IDLE) + pl.col("cause").fill_null("unknown")).alias("label"), _LENGTH.alias("ns")
+        (pl.lit(IDLE) + pl.col("cause").fill_null("unknown")).alias("what"), _LENGTH.alias("ns")
     )
-    sums = (
-        pl.concat(
-            [
-                done.with_columns(assign_steps(working, steps)),
-                idled.with_columns(assign_steps(gaps, steps)),
-            ]
-        )
-        .filter(pl.col("step").is_not_null())
-        .group_by("label", "step")
+    places = steps.select("step").with_row_index("at")
+    parts = [
+        done.with_columns(assign_steps(working, steps)),
+        idled.with_columns(assign_steps(gaps, steps)),
+    ]
+    return (
+        pl.concat(parts)
+        .join(places, on="step")
+        .group_by("at", "what")
         .agg(pl.col("ns").sum())
-        .group_by("label")
-        .agg(pl.col("ns").sort())
-        .sort("label")
+        .select(list(SPENT))
+        .sort("at", "what")
     )
-    return dict(sums.iter_rows())
 
 
 def _median(present: Sequence[int], count: int) -> int:

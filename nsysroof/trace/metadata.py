@@ -81,9 +81,9 @@ class Metadata:
 def read_metadata(reader: TableReader) -> Metadata:
     """Return the allowed facts of an export's metadata tables."""
     export = _export_values(reader)
-    texts = _texts(reader, "DIAGNOSTIC_EVENT", "text")
+    texts = read_texts(reader, "DIAGNOSTIC_EVENT", "text")
     counts = [int(found[1]) for text in texts if (found := _TEXT_OF_EVENTS.search(text))]
-    duration = _integers(reader, "ANALYSIS_DETAILS", "duration")
+    duration = read_integers(reader, "ANALYSIS_DETAILS", "duration")
     return Metadata(
         nsys_version=_version(export.get("EXPORT_PRODUCT_VERSION")),
         schema_version=_version(export.get("EXPORT_SCHEMA_VERSION")),
@@ -113,7 +113,7 @@ def _export_values(reader: TableReader) -> dict[str, str]:
 def _graph_option(reader: TableReader) -> str | None:
     """Return the graph mode; newer exports keep stale values under a process prefix."""
     table = "META_DATA_CAPTURE"
-    names = sorted({name for name in _texts(reader, table, "name") if name.endswith(_MODE_KEY)})
+    names = sorted({name for name in read_texts(reader, table, "name") if name.endswith(_MODE_KEY)})
     if not names:
         return None
     key = min(names, key=lambda name: (name != _MODE_KEY, name))
@@ -127,7 +127,7 @@ def _origin(reader: TableReader, export: dict[str, str]) -> int | None:
         return None
     if export.get("EXPORT_PARAM_TIME_NORMALIZE", "").lower() != "true":
         return int(shift)
-    epoch = _integers(reader, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+    epoch = read_integers(reader, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
     return epoch[0] + int(shift) if epoch else None
 
 
@@ -148,11 +148,19 @@ def _named_values(reader: TableReader, table: str, keys: Iterable[str]) -> list[
     return list(rows.iter_rows())
 
 
-def _texts(reader: TableReader, table: str, column: str) -> list[str]:
+def system_value(reader: TableReader, name: str) -> str | None:
+    """Return one value of the target's description, None where it is not told or not one."""
+    values = {value for _, value in _named_values(reader, "TARGET_INFO_SYSTEM_ENV", (name,))}
+    return values.pop() if len(values) == 1 else None
+
+
+def read_texts(reader: TableReader, table: str, column: str) -> list[str]:
+    """Return the values of a text column, none where there is no such column."""
     return _rows(reader, table, {column: fields.text(column)}).to_series().to_list()
 
 
-def _integers(reader: TableReader, table: str, column: str) -> list[int]:
+def read_integers(reader: TableReader, table: str, column: str) -> list[int]:
+    """Return the values of an integer column that are not null."""
     rows = _rows(reader, table, {column: fields.number(column, pl.Int64())})
     return rows.to_series().drop_nulls().to_list()
 

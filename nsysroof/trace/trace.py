@@ -16,6 +16,7 @@ from nsysroof.results import Capture
 from nsysroof.trace import activity, host, os_runtime, samples
 from nsysroof.trace.activity import Activity, Conditions
 from nsysroof.trace.capture import Evidence, judge
+from nsysroof.trace.clock import Clock, read_clock
 from nsysroof.trace.contract import (
     GRAPH_NODE_FIELDS,
     GRAPH_NODES,
@@ -226,6 +227,11 @@ class Trace:
             missing_columns=missing_columns(self._reader.layout),
         )
         return judge(evidence)
+
+    @cached_property
+    def clock(self) -> Clock:
+        """What the export tells of its clock, for ``clock.align``."""
+        return read_clock(self._reader, self._metadata)
 
     @cached_property
     def _metadata(self) -> Metadata:

@@ -10,7 +10,7 @@ import pytest
 from fixtures.builder import ExportBuilder
 from nsysroof.analysis import Options, analyze
 from nsysroof.analysis.rank_time import RankTime
-from nsysroof.analysis.ranks import rank_rows
+from nsysroof.analysis.ranks import Rank, rank_rows
 from nsysroof.results import Finding, RankRow, Report
 from nsysroof.trace import open_trace
 from tests.analysis.decode_steps import (
@@ -213,7 +213,7 @@ def time(gpu: int, work: list[int], collective: list[int] | None = None) -> Rank
 
 
 def rows_of(*times: RankTime, idle_known: bool = True) -> list[RankRow]:
-    return rank_rows(times, names={}, collectives=[], tokens=None, idle_known=idle_known)[0]
+    return rank_rows([Rank(time=one, idle_known=idle_known) for one in times])[0]
 
 
 def test_other_numbers_of_steps_are_compared_by_their_medians() -> None:
