@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         estimate,
         figure,
         open_trace,
+        ranks,
         render,
         save,
         sweep,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from nsysroof.errors import NsysroofError
     from nsysroof.gate import Limits
     from nsysroof.report.saved import load_report
-    from nsysroof.results import Estimate, Report, Sweep
+    from nsysroof.results import Estimate, Ranks, Report, Sweep
     from nsysroof.theory.gpus import Gpu, find_gpu
     from nsysroof.theory.models.spec import ModelSpec, find_model
     from nsysroof.theory.workload import Workload
@@ -48,6 +49,7 @@ __all__ = [
     "ModelSpec",
     "NsysroofError",
     "Options",
+    "Ranks",
     "Report",
     "Sweep",
     "Trace",
@@ -62,6 +64,7 @@ __all__ = [
     "find_model",
     "load_report",
     "open_trace",
+    "ranks",
     "render",
     "save",
     "sweep",
@@ -76,6 +79,7 @@ _HOMES = {
     "ModelSpec": "nsysroof.theory.models.spec",
     "NsysroofError": "nsysroof.errors",
     "Options": "nsysroof.analysis.options",
+    "Ranks": "nsysroof.results",
     "Report": "nsysroof.results",
     "Sweep": "nsysroof.results",
     "Trace": "nsysroof.trace",

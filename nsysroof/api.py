@@ -15,6 +15,7 @@ from nsysroof import compare as comparing
 from nsysroof import gate
 from nsysroof.analysis import pipeline
 from nsysroof.analysis.options import Options
+from nsysroof.analysis.run_files import compare_files
 from nsysroof.analysis.slices import trace_slices
 from nsysroof.analysis.theory import estimate_for
 from nsysroof.carryover import Change, carry_over
@@ -31,7 +32,7 @@ from nsysroof.report.base import (
 )
 from nsysroof.report.saved import load_report
 from nsysroof.report.views import View
-from nsysroof.results import Estimate, Report, Sweep
+from nsysroof.results import Estimate, Ranks, Report, Sweep
 from nsysroof.slices import Slices
 from nsysroof.theory import sweep as sweeping
 from nsysroof.theory.sweep import Axis
@@ -78,6 +79,31 @@ def analyze(
     """
     chosen = _options(options, workload, given)
     return pipeline.analyze(_opened(trace), chosen, complete=complete)
+
+
+def ranks(
+    traces: Sequence[Trace | str | Path],
+    options: Options | None = None,
+    *,
+    workload: Workload | None = None,
+    **given: Any,
+) -> Ranks:
+    """Return the ranks of a run that lies in several files; other arguments as for ``analyze``.
+
+    Args:
+        traces: Open traces or their paths, in the order of the ranks.
+        options: What is known of the run; it holds for every file.
+        workload: The step.
+        given: Fields of ``Options`` by name.
+
+    Raises:
+        Inconclusive: ``one-rank`` where there are not two ranks to compare.
+        UsageError: The inputs do not fit one another or a trace.
+        InputError: A file cannot be read.
+    """
+    opened = (_opened(trace) for trace in traces)
+    named = ((trace.path.name, trace) for trace in opened)
+    return compare_files(named, _options(options, workload, given))
 
 
 def timeline_slices(

@@ -260,6 +260,15 @@ _ANALYSIS = (
         "idle time that its host causes.",
     ),
     FindingKind(
+        slug="clocks-differ",
+        severities=(_NOTE,),
+        meaning="Files of one run whose timestamps cannot be put on one axis: of several machines, of "
+        "one before and after a boot, or without the time at which the session began. UTC of two "
+        "machines agrees to milliseconds at best, so no time is computed between such files.",
+        action="The ranks are compared by what each does outside collectives. For skew, profile the "
+        "ranks of a node in one session.",
+    ),
+    FindingKind(
         slug="profiler-inflation",
         severities=(_WARNING, _NOTE),
         meaning="How much longer a step takes under the profiler; above 5 % gaps and short "

@@ -7,7 +7,7 @@ from html import escape
 
 import msgspec
 
-from nsysroof.results import Estimate, Report, Sweep
+from nsysroof.results import Estimate, Ranks, Report, Sweep
 from nsysroof.tables import frame_of, table_named
 from nsysroof.units import format_bytes, format_ratio, format_share, format_us, format_us_exact
 
@@ -27,6 +27,8 @@ def html_of(result: msgspec.Struct) -> str:
             return _estimate(result)
         case Sweep():
             return _sweep(result)
+        case Ranks():
+            return _ranks(result)
         case _:
             raise TypeError(f"{type(result).__name__} has no tables to show")
 
@@ -116,6 +118,28 @@ def _sweep(sweep: Sweep) -> str:
         for row in frame.select(shown).iter_rows()
     ]
     return _table(f"{sweep.model}, {sweep.phase}", shown, rows)
+
+
+def _ranks(run: Ranks) -> str:
+    findings = [(f.severity, f.text, f.hint) for f in run.findings]
+    rows = [
+        (
+            str(row.rank),
+            run.files[row.file].name,
+            str(row.gpu),
+            f"{row.steps:,}",
+            format_us(row.wall_p50_ns),
+            format_us(row.work_ns_per_step),
+            format_us(row.collective_ns_per_step),
+            format_us(row.idle_ns_per_step),
+            format_us(row.behind_ns),
+            "slowest" if row.slowest else "",
+        )
+        for row in run.ranks
+    ]
+    heads = ("rank", "file", "GPU", "steps", "wall µs", "work", "collectives", "idle", "behind", "")
+    told = _table("findings", ("severity", "finding", "hint"), findings) if findings else ""
+    return told + _table("ranks, µs per step", heads, rows)
 
 
 def _plain(value: object) -> str:

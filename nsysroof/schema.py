@@ -8,7 +8,7 @@ import msgspec
 
 from nsysroof.errors import UsageError
 from nsysroof.outcomes import Check, Diff, WhatIf
-from nsysroof.results import FORMAT_VERSION, Estimate, Report, Sweep
+from nsysroof.results import FORMAT_VERSION, Estimate, Ranks, Report, Sweep
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _RESULTS: dict[str, type[msgspec.Struct]] = {
@@ -18,6 +18,7 @@ _RESULTS: dict[str, type[msgspec.Struct]] = {
     "diff": Diff,
     "check": Check,
     "whatif": WhatIf,
+    "ranks": Ranks,
 }
 RESULTS = tuple(_RESULTS)
 """Names of the results that have a schema."""

@@ -18,6 +18,7 @@ from nsysroof.results import (
     Phase,
 )
 from nsysroof.theory.kinds import MATMUL_KINDS
+from nsysroof.trace.clock import Alignment
 
 _LOW_COVERAGE = 0.8
 _ROLES_TOLD = 3
@@ -115,6 +116,39 @@ def ranks_missing(tp: int, gpus: int) -> list[Finding]:
             severity="error",
             text=f"kernels on {gpus} of {tp} ranks: per-rank and collective results are partial",
             hint="trace every rank (start workers with spawn, one report per node)",
+        )
+    ]
+
+
+def clocks_differ(files: Sequence[str], axes: Sequence[tuple[int, Alignment]]) -> list[Finding]:
+    """Which files have no clock in common with the first, and why; ``axes`` by ``find_axes``."""
+    reasons: dict[int, str] = {}
+    apart: dict[int, list[str]] = {}
+    for file, (axis, alignment) in zip(files, axes, strict=True):
+        if axis:
+            reasons.setdefault(axis, str(alignment.apart))
+            apart.setdefault(axis, []).append(file)
+    return [
+        finding(
+            slug="clocks-differ",
+            severity="note",
+            text=f"{_listed(names)}: no clock in common with {files[0]}, {reasons[axis]}; "
+            "nothing is computed from the difference of their times",
+            hint="for skew over all ranks of a node, profile them in one session",
+        )
+        for axis, names in apart.items()
+    ]
+
+
+def phases_differ(files: Sequence[str], others: Sequence[str], phase: str) -> list[Finding]:
+    """Files of a run whose steps are of another phase, so that they are not compared."""
+    return [
+        finding(
+            slug="mixed-phases",
+            severity="note",
+            text=f"{_listed(files)}: the most frequent steps are {', '.join(others)}, not {phase} as in "
+            "the files before, and are not compared",
+            hint="choose with --phase, or give files of the same stretch of the run",
         )
     ]
 

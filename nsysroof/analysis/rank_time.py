@@ -30,12 +30,13 @@ SPENT = pl.Schema({"at": pl.UInt32(), "what": pl.String(), "ns": pl.Int64()})
 class RankTime:
     """The analysed steps of one GPU in order, an int64 value in ns for each: shape (steps,).
 
-    wall = work + collective + idle, exactly. ``spent`` (schema ``SPENT``) is a step's own time by
+    ``numbers`` are those of the steps among all steps of the GPU; wall = work + collective + idle, exactly. ``spent`` (schema ``SPENT``) is a step's own time by
     what it was spent on: a role, a class of kernels, ``IDLE`` and a cause.
     """
 
     gpu: int
     pids: tuple[int, ...]
+    numbers: Times = field(default_factory=lambda: _NO_TIMES)
     starts: Times = field(default_factory=lambda: _NO_TIMES)
     work: Times = field(default_factory=lambda: _NO_TIMES)
     collective: Times = field(default_factory=lambda: _NO_TIMES)
@@ -80,6 +81,7 @@ class RankTime:
         )
         return replace(
             self,
+            numbers=self.numbers[places],
             starts=self.starts[places],
             work=self.work[places],
             collective=self.collective[places],
@@ -159,6 +161,7 @@ def _rank_time(
     return RankTime(
         gpu=gpu,
         pids=pids,
+        numbers=steps["step"].to_numpy().astype(np.int64),
         starts=starts,
         work=work,
         collective=busy - work,

@@ -19,6 +19,7 @@ from nsysroof.cli.info import info
 from nsysroof.cli.kernels import kernels
 from nsysroof.cli.models import models
 from nsysroof.cli.plot import plot
+from nsysroof.cli.ranks import ranks
 from nsysroof.cli.schema import schema
 from nsysroof.cli.steps import steps
 from nsysroof.cli.whatif import whatif
@@ -86,6 +87,7 @@ for _command in (
     steps,
     gaps,
     kernels,
+    ranks,
     diff,
     check,
     whatif,

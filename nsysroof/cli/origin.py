@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -14,7 +15,12 @@ _NOT_OF_THE_REPORT = frozenset({"strict"})
 
 
 def command_of(
-    trace: Path, model: str | None, theory: TheoryOptions, selection: SelectionOptions
+    trace: Path | Sequence[Path],
+    model: str | None,
+    theory: TheoryOptions,
+    selection: SelectionOptions,
+    *,
+    verb: str = "analyze",
 ) -> str:
     """Return the command with files by their name alone: folders tell who made the capture.
 
@@ -22,7 +28,8 @@ def command_of(
     ...     SelectionOptions(device=[0, 1]))
     'nsysroof analyze run.sqlite --model config.json --batch 8 --device 0 --device 1'
     """
-    words = ["nsysroof", "analyze", trace.name]
+    traces = [trace] if isinstance(trace, Path) else trace
+    words = ["nsysroof", verb, *(one.name for one in traces)]
     words += ["--model", Path(model).name] if model is not None else []
     for group in (theory, selection):
         for field in fields(group):

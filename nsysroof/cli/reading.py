@@ -13,7 +13,7 @@ from nsysroof.cli.options import SelectionOptions, TheoryOptions, parse_window
 from nsysroof.cli.origin import command_of
 from nsysroof.cli.progress import reading_line
 from nsysroof.errors import Inconclusive, UsageError
-from nsysroof.results import Report
+from nsysroof.results import Ranks, Report
 
 if TYPE_CHECKING:
     from nsysroof.analysis import Options
@@ -89,6 +89,38 @@ def read_report(
         opened = open_trace(trace) if tell is None else open_trace(trace, tell=tell)
         report = analyze(opened, options, complete=complete)
     return structs.replace(report, command=command_of(trace, model, theory, selection))
+
+
+def read_ranks(
+    traces: Sequence[Path], model: str | None, theory: TheoryOptions, selection: SelectionOptions
+) -> Ranks:
+    """Return the ranks of a run in several files, with the command that makes them.
+
+    Raises:
+        UsageError: ``same-file`` where a file is given twice.
+        NsysroofError: As ``open_trace`` and ``compare_files`` do.
+    """
+    options = library_options(model, theory, selection)
+    given = [trace.resolve() for trace in traces]
+    if len(set(given)) < len(given):
+        twice = next(
+            trace for trace, path in zip(traces, given, strict=True) if given.count(path) > 1
+        )
+        raise UsageError(
+            f"{twice.name} is given twice",
+            hint="give each file of the run once, in the order of the ranks",
+            slug="same-file",
+            where=str(twice),
+        )
+
+    from nsysroof.analysis.run_files import compare_files
+    from nsysroof.trace import open_trace
+
+    with reading_line() as tell:
+        opened = ((trace.name, open_trace(trace, tell=tell)) for trace in traces)
+        run = compare_files(opened, options)
+    command = command_of(traces, model, theory, selection, verb="ranks")
+    return structs.replace(run, command=command)
 
 
 def read_slices(
@@ -170,13 +202,14 @@ def check_answered(report: Report) -> None:
     )
 
 
-def check_strictly(report: Report, selection: SelectionOptions) -> None:
+def check_strictly(report: Report | Ranks, selection: SelectionOptions) -> None:
     """Raise where ``--strict`` was given and a finding is an error.
 
     Raises:
         Inconclusive: ``strict``.
     """
-    errors = [found for found in report.capture.findings if found.severity == "error"]
+    findings = report.findings if isinstance(report, Ranks) else report.capture.findings
+    errors = [found for found in findings if found.severity == "error"]
     if selection.strict and errors:
         slugs = ", ".join(dict.fromkeys(found.slug for found in errors))
         raise Inconclusive(

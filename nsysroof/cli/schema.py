@@ -10,13 +10,15 @@ import typer
 def schema(
     result: Annotated[
         str,
-        typer.Argument(metavar="RESULT", help="report, estimate, sweep, diff, check or whatif."),
+        typer.Argument(
+            metavar="RESULT", help="report, estimate, sweep, diff, check, whatif or ranks."
+        ),
     ] = "report",
 ) -> None:
     """Print the JSON Schema of a result, for programs that read it.
 
-    analyze writes a report, estimate an estimate or a sweep, diff, check and whatif what they
-    are called.
+    analyze writes a report, estimate an estimate or a sweep, diff, check, whatif and ranks what
+    they are called.
     """
     import msgspec
 

@@ -27,6 +27,8 @@ from nsysroof.results import (
     CaptureProcess,
     CollectiveRow,
     EstimateRow,
+    FileCollectiveRow,
+    FileRankRow,
     Finding,
     Gap,
     HostLateRow,
@@ -37,7 +39,9 @@ from nsysroof.results import (
     OperatorRow,
     PeakUsed,
     Phase,
+    RankFile,
     RankRow,
+    Ranks,
     Report,
     StepKernel,
     StepRow,
@@ -85,6 +89,14 @@ def sheets(view: View) -> tuple[Sheet, ...]:  # noqa: C901  one case for each ki
             return _of_diff(view)
         case Sweep():
             return (_table("sweep", SweepRow, view.rows),)
+        case Ranks():
+            return (
+                _fields("run", view, skip=("files", "ranks", "collectives", "findings")),
+                _table("files", RankFile, view.files),
+                _table("findings", Finding, view.findings),
+                _table("ranks", FileRankRow, view.ranks),
+                _table("collectives", FileCollectiveRow, view.collectives),
+            )
         case Check():
             return (_fields("check", view, skip=("rules",)), _table("rules", Rule, view.rules))
         case WhatIf():

@@ -14,6 +14,7 @@ from nsysroof.results import (
     Gap,
     KernelRow,
     Phase,
+    Ranks,
     Report,
     StepRow,
     Steps,
@@ -96,6 +97,7 @@ View: TypeAlias = (
     Report
     | Estimate
     | Sweep
+    | Ranks
     | InfoView
     | GapsView
     | StepsView

@@ -27,7 +27,11 @@ from nsysroof.results.estimate import (
     SweepRow,
 )
 from nsysroof.results.ranks import (
+    FileCollectiveRow,
+    FileRankRow,
+    RankFile,
     RankRow,
+    Ranks,
 )
 from nsysroof.results.report import (
     SHORTENED,
@@ -89,6 +93,8 @@ __all__ = [
     "EstimateOffload",
     "EstimateRow",
     "EstimateStep",
+    "FileCollectiveRow",
+    "FileRankRow",
     "Finding",
     "Gap",
     "Host",
@@ -104,7 +110,9 @@ __all__ = [
     "OverlapRow",
     "PeakUsed",
     "Phase",
+    "RankFile",
     "RankRow",
+    "Ranks",
     "Report",
     "Spread",
     "StepAccount",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nsysroof.results.base import Plain
+from nsysroof.results.base import FORMAT_VERSION, Plain, Tables
+from nsysroof.results.capture import Finding
+from nsysroof.results.rows import CollectiveRow
 
 
 class RankRow(Plain, frozen=True, kw_only=True):
@@ -33,3 +35,55 @@ class RankRow(Plain, frozen=True, kw_only=True):
     behind_ns: int | None = None
     slowest: bool = False
     decided_by: str | None = None  # own_time | step_wall
+
+
+class RankFile(Plain, frozen=True, kw_only=True):
+    """One of several files of a run, by its name alone.
+
+    Files with the same ``axis`` share a clock: their timestamps with ``offset_ns`` added are those of
+    the first file of the axis. ``clock`` says which: ``system``, the machine's own since it booted,
+    or ``utc``; null for the first of an axis.
+    """
+
+    file: int
+    name: str
+    nsys_version: str | None
+    gpus: list[int]
+    steps: int
+    axis: int
+    clock: str | None  # system | utc
+    offset_ns: int
+
+
+class FileRankRow(RankRow, frozen=True, kw_only=True):
+    """One rank of a run in several files: ``gpu`` and ``pids`` are those within its file."""
+
+    rank: int
+    file: int
+
+
+class FileCollectiveRow(CollectiveRow, frozen=True, kw_only=True):
+    """The collectives of one role on one rank of a run in several files."""
+
+    rank: int
+    file: int
+
+
+class Ranks(Tables, frozen=True, kw_only=True):
+    """The answer of ``ranks``: the ranks of a run that lies in several files.
+
+    Ranks are counted through the files in the order given. ``common_steps`` is how many analysed
+    steps all ranks ran at the same time, and are compared one by one; null where they have no clock
+    in common, so that all of their steps count. ``findings`` name the file that they are of.
+    """
+
+    format: str = "nsysroof-run"
+    format_version: str = FORMAT_VERSION
+    tool_version: str
+    command: str | None = None
+    phase: str | None
+    common_steps: int | None
+    files: list[RankFile]
+    ranks: list[FileRankRow]
+    collectives: list[FileCollectiveRow]
+    findings: list[Finding]

@@ -25,6 +25,7 @@ EVERYWHERE = {
     "steps": (*THEORY, *TRACE, *OUTPUT),
     "gaps": (*THEORY, *TRACE, *OUTPUT),
     "kernels": (*THEORY, *TRACE, *OUTPUT),
+    "ranks": (*THEORY, *TRACE, *OUTPUT),
     "check": (
         "--max-ratio", "--max-idle", "--max-unexplained", "--min-coverage", "--baseline",
         "--max-regression", "--max-regression-us", "--noise-us", "--allow",

@@ -18,6 +18,7 @@ from nsysroof.analysis.metric_findings import low_dram_reads
 from nsysroof.findings import CATALOGUE, finding
 from nsysroof.results import Finding, ImpossibleRow
 from nsysroof.trace import open_trace
+from nsysroof.trace.clock import Alignment, Apart, ClockKind
 from tests.analysis.rank_steps import Plan, capture
 from tests.findings.page import PAGE, page
 from tests.report import sample
@@ -296,8 +297,9 @@ BY_HAND = {
     ("tp-mismatch", "warning"),
     ("read-redundancy", "warning"),
     ("dram-reads-low", "warning"),
+    ("clocks-differ", "note"),
 }
-"""Raised by the functions alone, further below."""
+"""Raised by the functions alone, further below; of several files."""
 
 
 def versioned(version: str | None) -> ExportBuilder:
@@ -366,6 +368,17 @@ def test_weights_that_are_read_again_are_told() -> None:
     for reads, told in ((16.0, True), (1.0, False), (None, False)):
         found = find.read_redundancy([sample.operator("lm_head", reads_per_step=reads)])
         assert [one.slug for one in found] == (["read-redundancy"] if told else [])
+
+
+def test_files_without_a_clock_in_common_are_told_once_for_each_machine() -> None:
+    shared = Alignment(kind=ClockKind.SYSTEM, offset_ns=5)
+    other, booted = Alignment(apart=Apart.MACHINE), Alignment(apart=Apart.BOOT)
+    axes = [(0, Alignment()), (0, shared), (1, other), (1, shared), (2, booted)]
+    one, two = find.clocks_differ(["a", "b", "c", "d", "e"], axes)
+    assert (one.slug, one.severity) == ("clocks-differ", "note")
+    assert one.text.startswith("c, d: no clock in common with a, nothing tells that they are of")
+    assert two.text.startswith("e: no clock in common with a, the machine was booted in between")
+    assert find.clocks_differ(["a", "b"], axes[:2]) == []
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from nsysroof.results import (
     EstimateMemory,
     EstimateRow,
     EstimateStep,
+    FileCollectiveRow,
+    FileRankRow,
     Finding,
     Gap,
     Host,
@@ -32,7 +34,9 @@ from nsysroof.results import (
     OperatorRow,
     PeakUsed,
     Phase,
+    RankFile,
     RankRow,
+    Ranks,
     Report,
     Spread,
     StepBounds,
@@ -430,6 +434,38 @@ def ranks() -> Report:
         for gpu, wait in ((0, 262_500), (1, 0))
     ]
     return msgspec.structs.replace(full(), ranks=[quick, slow], collectives=rows)
+
+
+def run() -> Ranks:
+    """Return the same two ranks in a file each, with a clock in common; the names are the worst."""
+    report = ranks()
+    return Ranks(
+        tool_version="0.1.0",
+        phase="decode",
+        common_steps=1_038,
+        files=[
+            RankFile(
+                file=at,
+                name=f"rank{at}{WORST_NAMES[2 + at]}.sqlite",
+                nsys_version="2026.1.1.204",
+                gpus=[at],
+                steps=1_038,
+                axis=0,
+                clock="system" if at else None,
+                offset_ns=86_400_000_000_001 * at,
+            )
+            for at in range(2)
+        ],
+        ranks=[
+            FileRankRow(**msgspec.structs.asdict(row), rank=at, file=at)
+            for at, row in enumerate(report.ranks)
+        ],
+        collectives=[
+            FileCollectiveRow(**msgspec.structs.asdict(row), rank=row.gpu, file=row.gpu)
+            for row in report.collectives
+        ],
+        findings=[finding("slow-rank", "warning", name) for name in WORST_NAMES],
+    )
 
 
 def empty() -> Report:

@@ -77,6 +77,14 @@ def test_ranks_stand_before_the_idle_time() -> None:
     assert "attn.all_reduce" in section(sample.ranks(), "collectives").text
 
 
+def test_the_worst_file_names_of_a_run_stay_text() -> None:
+    shown = page(sample.run())
+    assert [part.one("h2").text for part in shown.all("section")] == [
+        "Files of the run", "Ranks", "Collectives",
+    ]  # fmt: skip
+    assert not shown.all("bold")
+
+
 def test_the_first_screen_names_the_three_largest_wins() -> None:
     wins = page(drawn()).one("header").all("ol")[0]
     assert [line.text for line in wins.all("li")] == [

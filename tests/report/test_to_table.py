@@ -44,6 +44,7 @@ def section(text: str, title: str) -> list[str]:
         *views_of(sample.empty()),
         *views_of(sample.worst()),
         sample.ranks(),
+        sample.run(),
         sample.estimate(),
     ],
 )
@@ -86,6 +87,19 @@ def test_several_ranks_stand_side_by_side_before_the_idle_time() -> None:
     assert (rows[0][-2:], rows[0][5]) == (["0.0", "no"], "8,400.0")
     collectives = [line.split() for line in section(text, "Collectives") if "arrival" in line]
     assert collectives[0][:6] == ["attn.all_reduce", "0", "33,216", "262.5", "625.0", "262.5"]
+
+
+def test_a_run_in_several_files_counts_its_ranks_through_them() -> None:
+    text = to_terminal(sample.run())
+    titles = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    assert titles == ["Files of the run", "Ranks", "Collectives"]
+    files = [line.split() for line in section(text, "Files of the run") if " 1,038 " in line]
+    assert files[1][-3:] == ["0", "system", "86,400,000,000.001"]
+    assert "1,038 steps that all ranks ran at the same time." in text
+    rows = [line.split() for line in section(text, "Ranks") if " 1,038 " in line]
+    assert [row[:4] for row in rows] == [["0", "0", "0", "1,038"], ["1", "1", "1", "1,038"]]
+    collectives = [line.split() for line in section(text, "Collectives") if "arrival" in line]
+    assert [row[1:4] for row in collectives] == [["0", "0", "0"], ["1", "1", "1"]]
 
 
 def test_ranks_that_are_not_compared_say_so() -> None:

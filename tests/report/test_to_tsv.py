@@ -43,7 +43,7 @@ def test_ranks_and_their_collectives_are_tables_where_there_are_several() -> Non
 
 @pytest.mark.parametrize("fmt", ["tsv", "csv"])
 def test_every_row_has_the_cells_of_its_header_whatever_a_name_holds(fmt: str) -> None:
-    for report in (sample.full(), sample.empty(), sample.worst(), sample.ranks()):
+    for report in (sample.full(), sample.empty(), sample.worst(), sample.ranks(), sample.run()):
         lines = to_file(report, fmt).split("\n")
         assert lines.pop() == ""
         width = 0

@@ -37,7 +37,7 @@ def capture_section(capture: Capture) -> Section:
     if capture.set_aside:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in capture.set_aside_reasons.items())
         blocks.append(f"set aside as unusable: {count(capture.set_aside, 'row')} ({reasons})")
-    blocks.append(_findings(capture.findings))
+    blocks.append(findings_block(capture.findings))
     return Section(title="What this capture can answer", blocks=tuple(blocks))
 
 
@@ -125,7 +125,8 @@ def _rows(capture: Capture) -> str:
     return ", ".join(parts)
 
 
-def _findings(findings: list[Finding]) -> Block:
+def findings_block(findings: list[Finding]) -> Block:
+    """Return findings with their hints."""
     if not findings:
         return "Nothing speaks against it: no findings."
     items = (

@@ -16,7 +16,7 @@ from nsysroof.report.pages.kernels import (
     unexplained_section,
 )
 from nsysroof.report.pages.outcomes import check_sections, diff_sections
-from nsysroof.report.pages.ranks import ranks_sections
+from nsysroof.report.pages.ranks import ranks_sections, run_sections
 from nsysroof.report.pages.sampled import metrics_sections
 from nsysroof.report.pages.step import (
     all_steps_section,
@@ -27,7 +27,7 @@ from nsysroof.report.pages.step import (
 from nsysroof.report.pages.sweep import sweep_sections
 from nsysroof.report.pages.whatif import whatif_sections
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, StepsView, View
-from nsysroof.results import Report, Sweep
+from nsysroof.results import Ranks, Report, Sweep
 
 
 def page(view: View) -> tuple[Section, ...]:  # noqa: C901  one case for each kind of view
@@ -54,6 +54,8 @@ def page(view: View) -> tuple[Section, ...]:  # noqa: C901  one case for each ki
             return check_sections(view)
         case WhatIf():
             return whatif_sections(view)
+        case Ranks():
+            return run_sections(view)
         case Sweep():
             return sweep_sections(view)
         case _:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsysroof.report.blocks import Block, Grid, Row, Section, name, number, word
-from nsysroof.results import CollectiveRow, RankRow
-from nsysroof.units import format_us
+from nsysroof.report.blocks import Block, Grid, Row, Section, count, name, number, word
+from nsysroof.report.pages.capture import findings_block
+from nsysroof.results import CollectiveRow, FileCollectiveRow, FileRankRow, RankRow, Ranks
+from nsysroof.units import format_us, format_us_exact
 
 _DECISIONS = {
     "own_time": "behind: work and idle time of a step beyond those of the quickest rank, which waits "
@@ -17,6 +18,11 @@ _DECISIONS = {
 _NOT_COMPARED = (
     "Not compared: collectives show on some ranks only, idle time cannot be known, or fewer than two "
     "ranks have steps."
+)
+_PLACES = {False: (number("GPU"),), True: (number("rank"), number("file"), number("GPU"))}
+_AXES = (
+    "Files on one axis share a clock: offset is added to the times of a file to have those of the "
+    "first file on its axis. Across axes no times are subtracted."
 )
 _WAITS = (
     "wait: until the last rank came; by percentile, the shortest tenth stands for mere transfer."
@@ -32,9 +38,45 @@ def ranks_sections(
     return (_ranks(ranks), *((_collectives(collectives),) if collectives else ()))
 
 
+def run_sections(run: Ranks) -> tuple[Section, ...]:
+    """Return the page of a run in several files: the files, the findings, the ranks."""
+    return (_files(run), *ranks_sections(run.ranks, run.collectives))
+
+
+def _files(run: Ranks) -> Section:
+    columns = (
+        number("file"),
+        name("name", least=16),
+        word("GPUs"),
+        number("steps"),
+        number("axis"),
+        word("clock"),
+        number("offset µs"),
+    )
+    rows = tuple(
+        Row(
+            cells=(
+                f"{file.file}",
+                file.name,
+                ", ".join(map(str, file.gpus)) or "–",
+                f"{file.steps:,}",
+                f"{file.axis}",
+                file.clock or "–",
+                format_us_exact(file.offset_ns),
+            )
+        )
+        for file in run.files
+    )
+    blocks: list[Block] = [Grid(columns=columns, rows=rows), _AXES]
+    if run.common_steps is not None:
+        blocks.append(f"{count(run.common_steps, 'step')} that all ranks ran at the same time.")
+    blocks.append(findings_block(run.findings))
+    return Section(title="Files of the run", blocks=tuple(blocks))
+
+
 def _ranks(ranks: Sequence[RankRow]) -> Section:
     columns = (
-        number("GPU"),
+        *_PLACES[isinstance(ranks[0], FileRankRow)],
         number("steps"),
         number("wall"),
         number("work"),
@@ -57,7 +99,7 @@ def _ranks(ranks: Sequence[RankRow]) -> Section:
 def _rank(row: RankRow) -> Row:
     cause = f"{row.idle_cause} {format_us(row.idle_cause_ns_per_step)}" if row.idle_cause else "–"
     cells = (
-        f"{row.gpu}",
+        *_place(row),
         f"{row.steps:,}",
         format_us(row.wall_p50_ns),
         format_us(row.work_ns_per_step),
@@ -71,10 +113,16 @@ def _rank(row: RankRow) -> Row:
     return Row(cells=cells)
 
 
+def _place(row: RankRow | CollectiveRow) -> tuple[str, ...]:
+    if isinstance(row, FileRankRow | FileCollectiveRow):
+        return (f"{row.rank}", f"{row.file}", f"{row.gpu}")
+    return (f"{row.gpu}",)
+
+
 def _collectives(collectives: Sequence[CollectiveRow]) -> Section:
     columns = (
         name("role", least=16),
-        number("GPU"),
+        *_PLACES[isinstance(collectives[0], FileCollectiveRow)],
         number("n"),
         number("wait µs"),
         number("transfer µs"),
@@ -90,7 +138,7 @@ def _collectives(collectives: Sequence[CollectiveRow]) -> Section:
 def _collective(row: CollectiveRow) -> Row:
     cells = (
         row.role,
-        f"{row.gpu}",
+        *_place(row),
         f"{row.instances:,}",
         format_us(row.wait_ns),
         format_us(row.transfer_ns),
