@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from nsysroof.report.base import renderer_named
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, StepsView, View
-from nsysroof.results import CaptureDevice, Gap, PeakUsed, Report
+from nsysroof.results import CaptureDevice, Gap, PeakUsed, RankRow, Report
 from tests.report import sample
 from tests.report.render import to_file, to_terminal
 
@@ -100,6 +100,15 @@ def test_a_run_in_several_files_counts_its_ranks_through_them() -> None:
     assert [row[:4] for row in rows] == [["0", "0", "0", "1,038"], ["1", "1", "1", "1,038"]]
     collectives = [line.split() for line in section(text, "Collectives") if "arrival" in line]
     assert [row[1:4] for row in collectives] == [["0", "0", "0"], ["1", "1", "1"]]
+
+
+def test_ranks_without_steps_are_no_table_of_dashes() -> None:
+    report = sample.ranks()
+    bare = [RankRow(gpu=row.gpu, name=None, pids=[], steps=0) for row in report.ranks]
+    lines = section(to_terminal(msgspec.structs.replace(report, ranks=bare)), "Ranks")
+    assert lines == [
+        "  2 ranks, none with a step that is analysed: there is nothing to compare per step."
+    ]
 
 
 def test_ranks_that_are_not_compared_say_so() -> None:

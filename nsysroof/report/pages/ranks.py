@@ -19,6 +19,7 @@ _NOT_COMPARED = (
     "Not compared: collectives show on some ranks only, idle time cannot be known, or fewer than two "
     "ranks have steps."
 )
+_NO_STEPS = "{}, none with a step that is analysed: there is nothing to compare per step."
 _PLACES = {False: (number("GPU"),), True: (number("rank"), number("file"), number("GPU"))}
 _AXES = (
     "Files on one axis share a clock: offset is added to the times of a file to have those of the "
@@ -87,6 +88,8 @@ def _ranks(ranks: Sequence[RankRow]) -> Section:
         number("behind"),
         word("slowest"),
     )
+    if not any(row.steps for row in ranks):
+        return Section(title="Ranks", blocks=(_NO_STEPS.format(count(len(ranks), "rank")),))
     decided = next((row.decided_by for row in ranks if row.decided_by), None)
     blocks: list[Block] = [
         "µs per step; wall: median step, the rest in the mean. collectives: nothing else ran.",
