@@ -117,7 +117,9 @@ def waiting_kernels(found: Measured) -> pl.Series:
         dtype=pl.Boolean,
     )
     named = by_name.gather(found.kernels["name"])
-    return named | by_group.gather(found.kernels["group"]).fill_null(value=False)
+    meets = by_group.gather(found.kernels["group"]).fill_null(value=False)
+    # What only serves a collective, such as a copy into its buffer, waits for nobody.
+    return named | (meets & found.kernels["main"].fill_null(value=False))
 
 
 def kernel_labels(found: Measured) -> pl.Series:

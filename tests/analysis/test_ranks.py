@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from fixtures.builder import ExportBuilder
 from nsysroof.analysis import Options, analyze
-from nsysroof.analysis.rank_time import RankTime
+from nsysroof.analysis.measured import measure
+from nsysroof.analysis.rank_time import RankTime, waiting_kernels
 from nsysroof.analysis.ranks import Rank, rank_rows
 from nsysroof.results import Finding, RankRow, Report
 from nsysroof.trace import open_trace
@@ -204,6 +207,21 @@ def test_the_account_of_a_fixture_adds_up() -> None:
 
 def test_one_gpu_is_no_rank(tmp_path: Path) -> None:
     assert report_on(capture([Plan()]), tmp_path).ranks == []
+
+
+def test_what_serves_a_collective_is_own_work() -> None:
+    """The all-reduces of a fixture as if by a class that waits for nobody: the operator tells."""
+    options = Options(
+        model="llama-3.1-8b", batch=8, context=(1024,), tp=2, step_range="^decode_step_"
+    )
+    found = measure(open_trace(FIXTURES / "llama-3.1-8b-h100-tp2.sqlite"), options)
+    plain = [replace(one, klass="elementwise") for one in found.classes]
+    mains = replace(found, classes=plain)
+    assert waiting_kernels(mains).sum() == 2 * 6 * (2 * 32 + 1)  # GPUs, steps, layers and logits
+    helpers = found.kernels.with_columns(main=pl.lit(value=False))
+    assert waiting_kernels(replace(mains, kernels=helpers)).sum() == 0
+    # A class that waits is enough, whatever it serves.
+    assert waiting_kernels(replace(found, kernels=helpers)).sum() == 2 * 6 * (2 * 32 + 1)
 
 
 def time(gpu: int, work: list[int], collective: list[int] | None = None) -> RankTime:
