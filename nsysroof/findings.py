@@ -254,8 +254,8 @@ _ANALYSIS = (
         slug="slow-rank",
         severities=(_WARNING, _NOTE),
         meaning="One GPU takes longer than the others for what it does outside collectives, in "
-        "which they wait for it: by 1 % of a step or more (5 %: warning), and by more than that "
-        "varies from step to step.",
+        "which they wait for it: by 1 % of a step or more (5 %: warning), and in nine steps of "
+        "ten.",
         action="See what it spends more on: kernels (clocks, power, temperature, more work), or "
         "idle time that its host causes.",
     ),
