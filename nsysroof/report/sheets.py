@@ -65,7 +65,7 @@ class Sheet:
     rows: Iterable[tuple[str, ...]]
 
 
-def sheets(view: View) -> tuple[Sheet, ...]:  # noqa: C901  one case for each kind of view
+def sheets(view: View) -> tuple[Sheet, ...]:  # noqa: C901, PLR0912  a case for each kind of view
     """Return the tables of a view, the verdict on the capture first.
 
     Views of a single table (gaps, steps, kernels, listings) have exactly one.
