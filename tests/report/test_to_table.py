@@ -89,6 +89,37 @@ def test_several_ranks_stand_side_by_side_before_the_idle_time() -> None:
     assert collectives[0][:6] == ["attn.all_reduce", "0", "33,216", "262.5", "625.0", "262.5"]
 
 
+def test_a_lone_rank_has_collectives_but_no_ranks_to_compare() -> None:
+    several = sample.ranks()
+    lone = msgspec.structs.replace(several, ranks=several.ranks[:1])
+    titles = [line for line in to_terminal(lone).splitlines() if line and not line.startswith(" ")]
+    assert "Ranks" not in titles
+    assert "Collectives" in titles
+
+
+def test_the_rate_of_a_collective_is_that_of_the_rank_where_it_took_longest() -> None:
+    rows = [
+        msgspec.structs.replace(
+            row,
+            transfer_ns=transfer,
+            operation="all_reduce",
+            ranks=8,
+            bytes=5_114_880,
+            algorithm_bytes_per_s=5_114_880 / transfer * 1e9,
+            bus_bytes_per_s=1.75 * 5_114_880 / transfer * 1e9,
+            peak_bytes_per_s=900e9,
+            ratio=ratio,
+        )
+        for row, transfer, ratio in zip(
+            sample.ranks().collectives, (25_000, 50_000), (4.4, 8.8), strict=True
+        )
+    ]
+    text = to_terminal(msgspec.structs.replace(sample.ranks(), collectives=rows))
+    [rate] = [line.split() for line in section(text, "Collectives") if "5.11 MB" in line]
+    # 5.11 MB in 50 µs are 102 GB/s, and 1.75 times that on the bus of eight ranks.
+    assert " ".join(rate) == "attn.all_reduce all_reduce 8 5.11 MB 102 GB/s 179 GB/s 900 GB/s 8.80"
+
+
 def test_a_run_in_several_files_counts_its_ranks_through_them() -> None:
     text = to_terminal(sample.run())
     titles = [line for line in text.splitlines() if line and not line.startswith(" ")]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nsysroof.report.blocks import Block, Grid, Row, Section, count, name, number, word
 from nsysroof.report.pages.capture import findings_block
 from nsysroof.results import CollectiveRow, FileCollectiveRow, FileRankRow, RankRow, Ranks
-from nsysroof.units import format_us, format_us_exact
+from nsysroof.units import format_bytes, format_rate, format_ratio, format_us, format_us_exact
 
 _DECISIONS = {
     "own_time": "behind: work and idle time of a step beyond those of the quickest rank, which waits "
@@ -29,14 +29,18 @@ _WAITS = (
     "wait: until the last rank came; by percentile, the shortest tenth stands for mere transfer."
 )
 
+_RATES = (
+    "algorithm: message over transfer; bus: that times what a ring sends of it through a link. Small "
+    "messages take the latency of their rounds, whatever the link."
+)
+
 
 def ranks_sections(
     ranks: Sequence[RankRow], collectives: Sequence[CollectiveRow]
 ) -> tuple[Section, ...]:
-    """Return the table of ranks and that of their collectives; nothing where there is one rank."""
-    if len(ranks) <= 1:
-        return ()
-    return (_ranks(ranks), *((_collectives(collectives),) if collectives else ()))
+    """Return the table of ranks where there are several, and that of their collectives."""
+    several = (_ranks(ranks),) if len(ranks) > 1 else ()
+    return (*several, *((_collectives(collectives),) if collectives else ()))
 
 
 def run_sections(run: Ranks) -> tuple[Section, ...]:
@@ -135,7 +139,7 @@ def _collectives(collectives: Sequence[CollectiveRow]) -> Section:
         word("by"),
     )
     grid = Grid(columns=columns, rows=tuple(_collective(row) for row in collectives))
-    return Section(title="Collectives", blocks=(grid, _WAITS))
+    return Section(title="Collectives", blocks=(grid, _WAITS, *_rates(collectives)))
 
 
 def _collective(row: CollectiveRow) -> Row:
@@ -151,3 +155,40 @@ def _collective(row: CollectiveRow) -> Row:
         row.method,
     )
     return Row(cells=cells)
+
+
+def _rates(collectives: Sequence[CollectiveRow]) -> tuple[Block, ...]:
+    """Return how fast each role moved its message on the rank where that took longest."""
+    slowest: dict[str, CollectiveRow] = {}
+    for row in collectives:
+        known = slowest.get(row.role)
+        if row.bytes is not None and (known is None or row.transfer_ns > known.transfer_ns):
+            slowest[row.role] = row
+    if not slowest:
+        return ()
+    columns = (
+        name("role", least=16),
+        word("operation"),
+        number("ranks"),
+        number("message"),
+        number("algorithm"),
+        number("bus"),
+        number("link"),
+        number("transfer/bound"),
+    )
+    rows = tuple(
+        Row(
+            cells=(
+                row.role,
+                row.operation or "–",
+                "–" if row.ranks is None else f"{row.ranks}",
+                format_bytes(row.bytes),
+                format_rate(row.algorithm_bytes_per_s, "B"),
+                format_rate(row.bus_bytes_per_s, "B"),
+                format_rate(row.peak_bytes_per_s, "B"),
+                format_ratio(row.ratio),
+            )
+        )
+        for row in slowest.values()
+    )
+    return (Grid(columns=columns, rows=rows), _RATES)
