@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from nsysroof.results import (
     CaptureDevice,
     CaptureProcess,
     CollectiveRow,
+    Estimate,
     EstimateRow,
     FileCollectiveRow,
     FileRankRow,
@@ -65,59 +66,12 @@ class Sheet:
     rows: Iterable[tuple[str, ...]]
 
 
-def sheets(view: View) -> tuple[Sheet, ...]:  # noqa: C901, PLR0912  a case for each kind of view
+def sheets(view: View) -> tuple[Sheet, ...]:
     """Return the tables of a view, the verdict on the capture first.
 
     Views of a single table (gaps, steps, kernels, listings) have exactly one.
     """
-    match view:
-        case Report():
-            return _of_report(view)
-        case InfoView():
-            return (*_of_capture(view.capture), *_of_steps(view))
-        case GapsView():
-            return (_table("gaps", Gap, view.gaps),)
-        case StepsView():
-            return (_table("step_budgets", StepRow, view.step_budgets),)
-        case KernelsView():
-            return (_table("kernels", KernelRow, view.kernels),)
-        case Listing():
-            return (_of_mappings(view.title, view.columns, _joined(view)),)
-        case Card():
-            return _of_card(view)
-        case Diff():
-            return _of_diff(view)
-        case Sweep():
-            return (_table("sweep", SweepRow, view.rows),)
-        case Ranks():
-            return (
-                _fields("run", view, skip=("files", "ranks", "collectives", "findings")),
-                _table("files", RankFile, view.files),
-                _table("findings", Finding, view.findings),
-                _table("ranks", FileRankRow, view.ranks),
-                _table("collectives", FileCollectiveRow, view.collectives),
-            )
-        case Check():
-            return (_fields("check", view, skip=("rules",)), _table("rules", Rule, view.rules))
-        case WhatIf():
-            return (
-                _fields("whatif", view, skip=("rows", "changes", "notes")),
-                _pairs("changes", view.changes),
-                _table("rows", WhatIfRow, view.rows),
-                _of_mappings("notes", ("note",), [{"note": note} for note in view.notes]),
-            )
-        case _:
-            return (
-                _fields("step", view.step),
-                _fields("layer", view.layer),
-                _fields("memory", view.memory),
-                _pairs("ridge", view.ridge),
-                _table("operators", EstimateRow, view.operators),
-                _pairs("experts", view.experts or {}),
-                _pairs("parameters", view.parameters),
-                *_of_assumptions(view.assumptions),
-                _of_mappings("notes", ("note",), [{"note": note} for note in view.notes]),
-            )
+    return _SHEETS[type(view)](view)
 
 
 def largest_gaps(gaps: Sequence[Gap]) -> list[Gap]:
@@ -174,6 +128,71 @@ def _of_ranks(report: Report) -> tuple[Sheet, ...]:
         _table("ranks", RankRow, report.ranks),
         _table("collectives", CollectiveRow, report.collectives),
     )
+
+
+def _of_info(view: InfoView) -> tuple[Sheet, ...]:
+    return (*_of_capture(view.capture), *_of_steps(view))
+
+
+def _of_step_list(view: StepsView) -> tuple[Sheet, ...]:
+    return (_table("step_budgets", StepRow, view.step_budgets),)
+
+
+def _of_gaps(view: GapsView) -> tuple[Sheet, ...]:
+    return (_table("gaps", Gap, view.gaps),)
+
+
+def _of_kernels(view: KernelsView) -> tuple[Sheet, ...]:
+    return (_table("kernels", KernelRow, view.kernels),)
+
+
+def _of_run(run: Ranks) -> tuple[Sheet, ...]:
+    return (
+        _fields("run", run, skip=("files", "ranks", "collectives", "findings")),
+        _table("files", RankFile, run.files),
+        _table("findings", Finding, run.findings),
+        _table("ranks", FileRankRow, run.ranks),
+        _table("collectives", FileCollectiveRow, run.collectives),
+    )
+
+
+def _of_estimate(estimate: Estimate) -> tuple[Sheet, ...]:
+    return (
+        _fields("step", estimate.step),
+        _fields("layer", estimate.layer),
+        _fields("memory", estimate.memory),
+        _pairs("ridge", estimate.ridge),
+        _table("operators", EstimateRow, estimate.operators),
+        _pairs("experts", estimate.experts or {}),
+        _pairs("parameters", estimate.parameters),
+        *_of_assumptions(estimate.assumptions),
+        _notes(estimate.notes),
+    )
+
+
+def _of_sweep(sweep: Sweep) -> tuple[Sheet, ...]:
+    return (_table("sweep", SweepRow, sweep.rows),)
+
+
+def _of_check(check: Check) -> tuple[Sheet, ...]:
+    return (_fields("check", check, skip=("rules",)), _table("rules", Rule, check.rules))
+
+
+def _of_whatif(whatif: WhatIf) -> tuple[Sheet, ...]:
+    return (
+        _fields("whatif", whatif, skip=("rows", "changes", "notes")),
+        _pairs("changes", whatif.changes),
+        _table("rows", WhatIfRow, whatif.rows),
+        _notes(whatif.notes),
+    )
+
+
+def _of_listing(listing: Listing) -> tuple[Sheet, ...]:
+    return (_of_mappings(listing.title, listing.columns, _joined(listing)),)
+
+
+def _notes(notes: Sequence[str]) -> Sheet:
+    return _of_mappings("notes", ("note",), [{"note": note} for note in notes])
 
 
 def _of_capture(capture: Capture) -> tuple[Sheet, ...]:
@@ -270,3 +289,20 @@ def _joined(listing: Listing) -> Sequence[Mapping[str, Any]]:
 def _of_mappings(name: str, columns: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> Sheet:
     cells = (tuple(cell(row[column]) for column in columns) for row in rows)
     return Sheet(name=name, columns=columns, rows=cells)
+
+
+_SHEETS: dict[type, Callable[[Any], tuple[Sheet, ...]]] = {
+    Report: _of_report,
+    InfoView: _of_info,
+    StepsView: _of_step_list,
+    GapsView: _of_gaps,
+    KernelsView: _of_kernels,
+    Ranks: _of_run,
+    Estimate: _of_estimate,
+    Sweep: _of_sweep,
+    Diff: _of_diff,
+    Check: _of_check,
+    WhatIf: _of_whatif,
+    Listing: _of_listing,
+    Card: _of_card,
+}

@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import TextIO
 
 from nsysroof.report.blocks import Section
-from nsysroof.report.pages import page
-from nsysroof.report.pages.assumptions import assumptions_section
-from nsysroof.report.pages.capture import capture_section, coverage_section, steps_line
-from nsysroof.report.pages.idle import idle_section, largest_gaps_section
-from nsysroof.report.pages.kernels import impossible_section, links_section, unexplained_section
-from nsysroof.report.pages.ranks import ranks_sections
-from nsysroof.report.pages.sampled import metrics_sections
-from nsysroof.report.pages.step import budget_section, floors_section
+from nsysroof.report.pages import page, report_sections
+from nsysroof.report.pages.capture import steps_line
+from nsysroof.report.pages.step import budget_section
 from nsysroof.report.views import View
 from nsysroof.report.web.blocks import block_of, section_of, titled
 from nsysroof.report.web.document import document
@@ -46,34 +41,25 @@ class HtmlRenderer:
 
 
 def _report(report: Report) -> tuple[Markup, ...]:
-    idle = idle_section(
-        report.timeline,
-        per_step=report.per_step,
-        host=report.host,
-        host_late=report.host_late,
-    )
-    ranks = ranks_sections(report.ranks, report.collectives)
+    """Return the sections of a report, two of them drawn, and those that only a page can have."""
     step = report.step_timeline
-    return (
-        section_of(capture_section(report.capture), "capture"),
-        section_of(coverage_section(report), "coverage"),
-        titled("Where one step goes", "step", _step(report)),
-        section_of(floors_section(report), "floors"),
-        titled("Roofline", "roofline", roofline(report)),
-        titled("Operators by time to win back", "operators", operators_table(report)),
-        *(section_of(part, "metrics") for part in metrics_sections(report.metrics)),
-        titled(
+    drawn = {"step": _step(report), "operators": operators_table(report)}
+    before = {
+        "operators": titled("Roofline", "roofline", roofline(report)),
+        "idle": titled(
             "One step in time",
             "timeline",
             timeline(step) if step else element("p", _NO_TIMELINE if report.budget else _NO_STEP),
         ),
-        *(section_of(part, part.title.lower()) for part in ranks),
-        section_of(idle, "idle"),
-        section_of(largest_gaps_section(report.gaps), "gaps"),
-        section_of(unexplained_section(report), "unexplained"),
-        section_of(impossible_section(report), "impossible"),
-        section_of(links_section(report), "links"),
-        section_of(assumptions_section(report.assumptions), "assumptions"),
+    }
+    body: list[Markup] = []
+    for key, section in report_sections(report):
+        if key in before:
+            body.append(before[key])
+        shown = drawn.get(key)
+        body.append(titled(section.title, key, shown) if shown else section_of(section, key))
+    return (
+        *body,
         titled("How each bound was worked out", "derivations", derivations(report)),
         section_of(_origin(report), "command"),
     )

@@ -72,7 +72,12 @@ def test_sections_come_in_the_order_a_reader_asks() -> None:
 def test_ranks_stand_before_the_idle_time() -> None:
     shown = [part.one("h2").text for part in page(sample.ranks()).all("section")]
     at = shown.index("Ranks")
-    assert shown[at : at + 3] == ["Ranks", "Collectives", "Idle time by cause"]
+    assert shown[at : at + 4] == [
+        "Ranks",
+        "Collectives",
+        "One step in time",
+        "Idle time by cause",
+    ]
     assert "8,400.0" in section(sample.ranks(), "ranks").text
     assert "attn.all_reduce" in section(sample.ranks(), "collectives").text
 

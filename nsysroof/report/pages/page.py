@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from nsysroof.outcomes import Check, Diff, WhatIf
 from nsysroof.report.blocks import Section
 from nsysroof.report.pages.assumptions import assumptions_section
@@ -27,60 +30,80 @@ from nsysroof.report.pages.step import (
 from nsysroof.report.pages.sweep import sweep_sections
 from nsysroof.report.pages.whatif import whatif_sections
 from nsysroof.report.views import Card, GapsView, InfoView, KernelsView, Listing, StepsView, View
-from nsysroof.results import Ranks, Report, Sweep
+from nsysroof.results import Estimate, Ranks, Report, Sweep
 
 
-def page(view: View) -> tuple[Section, ...]:  # noqa: C901, PLR0912  a case for each kind of view
+def page(view: View) -> tuple[Section, ...]:
     """Return the sections of a view in reading order."""
-    match view:
-        case Report():
-            return _report(view)
-        case InfoView():
-            capture = capture_section(view.capture)
-            return capture, steps_section(view.steps, view.phases)
-        case GapsView():
-            return idle_section(view.timeline), all_gaps_section(view.gaps)
-        case StepsView():
-            return steps_section(view.steps, view.phases), all_steps_section(view.step_budgets)
-        case KernelsView():
-            return (kernels_section(view.kernels),)
-        case Listing():
-            return (listing_section(view),)
-        case Card():
-            return card_sections(view)
-        case Diff():
-            return diff_sections(view)
-        case Check():
-            return check_sections(view)
-        case WhatIf():
-            return whatif_sections(view)
-        case Ranks():
-            return run_sections(view)
-        case Sweep():
-            return sweep_sections(view)
-        case _:
-            return estimate_sections(view)
+    return _PAGES[type(view)](view)
+
+
+def report_sections(report: Report) -> tuple[tuple[str, Section], ...]:
+    """Return the sections of a report in reading order, each with a short name of its own.
+
+    What can it answer, is it covered, where does a step go, what to win, what is left.
+    """
+    return (
+        ("capture", capture_section(report.capture)),
+        ("coverage", coverage_section(report)),
+        ("step", budget_section(report)),
+        ("floors", floors_section(report)),
+        ("operators", operators_section(report)),
+        *((part.title.lower(), part) for part in ranks_sections(report.ranks, report.collectives)),
+        *(("metrics", part) for part in metrics_sections(report.metrics)),
+        (
+            "idle",
+            idle_section(
+                report.timeline,
+                per_step=report.per_step,
+                host=report.host,
+                host_late=report.host_late,
+            ),
+        ),
+        ("gaps", largest_gaps_section(report.gaps)),
+        ("unexplained", unexplained_section(report)),
+        ("impossible", impossible_section(report)),
+        ("links", links_section(report)),
+        ("assumptions", assumptions_section(report.assumptions)),
+    )
 
 
 def _report(report: Report) -> tuple[Section, ...]:
-    """What can it answer, is it covered, where does a step go, what to win, what is left."""
-    return (
-        capture_section(report.capture),
-        coverage_section(report),
-        budget_section(report),
-        floors_section(report),
-        operators_section(report),
-        *ranks_sections(report.ranks, report.collectives),
-        *metrics_sections(report.metrics),
-        idle_section(
-            report.timeline,
-            per_step=report.per_step,
-            host=report.host,
-            host_late=report.host_late,
-        ),
-        largest_gaps_section(report.gaps),
-        unexplained_section(report),
-        impossible_section(report),
-        links_section(report),
-        assumptions_section(report.assumptions),
-    )
+    return tuple(section for _, section in report_sections(report))
+
+
+def _info(view: InfoView) -> tuple[Section, ...]:
+    return capture_section(view.capture), steps_section(view.steps, view.phases)
+
+
+def _gaps(view: GapsView) -> tuple[Section, ...]:
+    return idle_section(view.timeline), all_gaps_section(view.gaps)
+
+
+def _steps(view: StepsView) -> tuple[Section, ...]:
+    return steps_section(view.steps, view.phases), all_steps_section(view.step_budgets)
+
+
+def _kernels(view: KernelsView) -> tuple[Section, ...]:
+    return (kernels_section(view.kernels),)
+
+
+def _listing(view: Listing) -> tuple[Section, ...]:
+    return (listing_section(view),)
+
+
+_PAGES: dict[type, Callable[[Any], tuple[Section, ...]]] = {
+    Report: _report,
+    InfoView: _info,
+    StepsView: _steps,
+    GapsView: _gaps,
+    KernelsView: _kernels,
+    Ranks: run_sections,
+    Estimate: estimate_sections,
+    Sweep: sweep_sections,
+    Diff: diff_sections,
+    Check: check_sections,
+    WhatIf: whatif_sections,
+    Listing: _listing,
+    Card: card_sections,
+}
