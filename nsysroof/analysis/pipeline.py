@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 import polars as pl
 from msgspec import structs
@@ -22,7 +23,13 @@ from nsysroof.analysis.nvtx_coverage import nvtx_coverage
 from nsysroof.analysis.operators import operator_rows
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.overlap import overlap_rows
-from nsysroof.analysis.products import agrees, product_findings, told_products, usual_products
+from nsysroof.analysis.products import (
+    ToldProducts,
+    agrees,
+    product_findings,
+    told_products,
+    usual_products,
+)
 from nsysroof.analysis.ranks import compare_ranks
 from nsysroof.analysis.shapes import shape_findings, usual_launches
 from nsysroof.analysis.step_accounts import (
@@ -46,7 +53,21 @@ from nsysroof.analysis.unexplained import unexplained_rows
 from nsysroof.errors import UsageError
 from nsysroof.match.op_sizes import Product
 from nsysroof.match.phases import attention_names
-from nsysroof.results import SHORTENED, Finding, OperatorRow, Report
+from nsysroof.results import (
+    SHORTENED,
+    Budget,
+    CollectiveRow,
+    Coverage,
+    Finding,
+    Gap,
+    HostLateRow,
+    ImpossibleRow,
+    OperatorRow,
+    Report,
+    StepRow,
+    StepTimeline,
+    Timeline,
+)
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.timeline.account import account
 from nsysroof.timeline.gaps import find_gaps
@@ -94,127 +115,177 @@ def label_kernels(trace: Trace, options: Options) -> pl.DataFrame:
 def _report(
     trace: Trace, options: Options, found: Measured, *, complete: Collection[str]
 ) -> Report:
-    capture = found.capture
-    picked, hardware, theory, analysed = (
-        found.picked,
-        found.hardware,
-        found.theory,
-        found.analysed,
-    )
-    told = told_products(trace, found.kernels)
-    products = usual_products(told, found.kernels, found.groups)
-    operators = operator_rows(
-        found.kernels,
-        found.groups,
-        found.texts,
-        staged=found.staged,
-        confirmed={at for at, one in products.items() if agrees(found.groups[at], one)},
-        steps=analysed.steps.height,
-        floor_ns=hardware.floor_ns,
-        sm_count=hardware.gpu.sm_count if hardware.gpu else None,
-    )
-    mismatches = _mismatches(options, found, operators, products)
-    contradicted = {finding.slug for finding in mismatches}
-    impossible = impossible_rows(operators, hardware, theory.workload, contradicted)
-    gaps = find_gaps(trace, found.activities, find_runs(found.steps))
-    idle_known = capture.graph_mode != WORK_HIDDEN
-    timeline = account(found.activities, gaps, idle_known=idle_known)
-    shares = shares_of(found)
-    budget = budget_of(found, gaps, shares) if idle_known else None
-    waits = host_waits(trace, found.activities, gaps) if idle_known else None
-    covered = coverage(found.kernels)
-    modelled = theory.model is not None
+    picked, hardware, theory = found.picked, found.hardware, found.theory
+    judged = _judge(trace, options, found)
+    accounts = _account(trace, found, complete)
     group_size = options.tp if options.tp > 1 else max(len(picked.gpus), 1)
-    ranks, lag = compare_ranks(found, gaps, group_size=group_size)
+    ranks, lag = compare_ranks(found, accounts.gaps, group_size=group_size)
+    metrics, doubts = metric_rows(trace, found, judged.operators)
     links = link_rows(
         picked.copies,
         {key: peak.value for key, peak in hardware.peaks.items()},
         activities=found.activities,
-        steps=analysed.steps,
+        steps=found.analysed.steps,
     )
-    metrics, doubts = metric_rows(trace, found, operators)
     assumptions = assume(
         options,
         hardware,
         theory.model,
         theory.workload,
-        phase=analysed.phase,
+        phase=found.analysed.phase,
         window_anchor_ns=picked.anchor_ns,
         devices=picked.gpus,
         peaks_used=peaks_used(found.groups, links, hardware.peaks),
         notes=[theory.note] if theory.note else [],
     )
+    covered = coverage(found.kernels)
+    budget = accounts.budget
     findings = [
-        *capture.findings,
-        *found.contents.findings,
-        *mismatches,
-        *find.ranks_missing(options.tp, len(picked.gpus)),
-        *(find.no_steps(options.step_range) if capture.kernels and not found.steps.height else []),
-        *_range_findings(trace, options, found),
-        *find.mixed_phases(found.phases, analysed.phase),
-        *find.low_coverage(covered, modelled=modelled),
-        *find.below_bound(impossible),
-        *find.doubtful_inputs(impossible, contradicted),
-        *find.read_redundancy(operators),
+        *_findings(trace, options, found, judged, covered),
         *doubts,
         *slow_rank(ranks, lag),
         *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
     ]
     return Report(
         tool_version=__version__,
-        capture=structs.replace(capture, findings=find.in_order(findings)),
+        capture=structs.replace(found.capture, findings=find.in_order(findings)),
         assumptions=assumptions,
         coverage=covered,
-        timeline=timeline,
-        streams=stream_rows(found.kernels, timeline),
+        timeline=accounts.timeline,
+        streams=stream_rows(found.kernels, accounts.timeline),
         phases=found.phases,
-        steps=summary(analysed),
+        steps=summary(found.analysed),
         budget=budget,
-        step_budgets=step_rows(found, gaps, shares, complete="step_budgets" in complete)
-        if idle_known
-        else [],
-        step_timeline=timeline_of(found, gaps) if idle_known else None,
+        step_budgets=accounts.step_budgets,
+        step_timeline=accounts.step_timeline,
         step_bounds=bounds_of_step(theory, hardware, budget),
-        operators=operators,
+        operators=judged.operators,
         kernels=kernel_rows(
             found.kernels,
             found.texts,
             found.classes,
             {group.role: group.bound.spec_ns for group in found.groups},
         ),
-        gaps=gap_rows(
-            gaps, found.activities, found.texts, found.steps, waits, complete="gaps" in complete
-        )
-        if idle_known
-        else [],
-        host_late=[] if waits is None else host_late_rows(waits),
+        gaps=accounts.longest,
+        host_late=accounts.host_late,
         unexplained=unexplained_rows(
             found.kernels,
             found.texts,
             found.classes,
-            modelled=modelled,
-            steps=analysed.steps.height,
+            modelled=theory.model is not None,
+            steps=found.analysed.steps.height,
             peaks=hardware.peaks,
             floor_ns=hardware.floor_ns,
-            told=told,
+            told=judged.told,
         ),
-        impossible=impossible,
+        impossible=judged.impossible,
         links=links,
-        collectives=with_rates(
-            collective_rows(
-                found.kernels,
-                {group.role for group in found.groups if group.crosses_link},
-                group_size=group_size,
-                shared_clock=True,
-            ),
-            found.groups,
-            hardware.peaks,
-        ),
+        collectives=_collectives(found, group_size),
         ranks=ranks,
         overlaps=overlap_rows(found.kernels),
         metrics=metrics,
         host=host_calls(trace),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """The operators against their bounds, and what speaks against the inputs."""
+
+    operators: list[OperatorRow]
+    impossible: list[ImpossibleRow]
+    mismatches: list[Finding]
+    told: ToldProducts | None
+
+    @property
+    def contradicted(self) -> set[str]:
+        """The inputs that the launches contradict, by the slugs of the findings."""
+        return {finding.slug for finding in self.mismatches}
+
+
+def _judge(trace: Trace, options: Options, found: Measured) -> _Judged:
+    told = told_products(trace, found.kernels)
+    products = usual_products(told, found.kernels, found.groups)
+    gpu = found.hardware.gpu
+    operators = operator_rows(
+        found.kernels,
+        found.groups,
+        found.texts,
+        staged=found.staged,
+        confirmed={at for at, one in products.items() if agrees(found.groups[at], one)},
+        steps=found.analysed.steps.height,
+        floor_ns=found.hardware.floor_ns,
+        sm_count=gpu.sm_count if gpu else None,
+    )
+    mismatches = _mismatches(options, found, operators, products)
+    contradicted = {finding.slug for finding in mismatches}
+    impossible = impossible_rows(operators, found.hardware, found.theory.workload, contradicted)
+    return _Judged(operators=operators, impossible=impossible, mismatches=mismatches, told=told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Accounts:
+    """Where the time went. What needs the idle time is empty where that cannot be known."""
+
+    gaps: pl.DataFrame
+    timeline: list[Timeline]
+    budget: Budget | None = None
+    step_budgets: list[StepRow] = field(default_factory=list)
+    step_timeline: StepTimeline | None = None
+    longest: list[Gap] = field(default_factory=list)
+    host_late: list[HostLateRow] = field(default_factory=list)
+
+
+def _account(trace: Trace, found: Measured, complete: Collection[str]) -> _Accounts:
+    gaps = find_gaps(trace, found.activities, find_runs(found.steps))
+    idle_known = found.capture.graph_mode != WORK_HIDDEN
+    timeline = account(found.activities, gaps, idle_known=idle_known)
+    if not idle_known:
+        return _Accounts(gaps=gaps, timeline=timeline)
+    shares = shares_of(found)
+    waits = host_waits(trace, found.activities, gaps)
+    every_gap, every_step = ("gaps" in complete), ("step_budgets" in complete)
+    return _Accounts(
+        gaps=gaps,
+        timeline=timeline,
+        budget=budget_of(found, gaps, shares),
+        step_budgets=step_rows(found, gaps, shares, complete=every_step),
+        step_timeline=timeline_of(found, gaps),
+        longest=gap_rows(
+            gaps, found.activities, found.texts, found.steps, waits, complete=every_gap
+        ),
+        host_late=[] if waits is None else host_late_rows(waits),
+    )
+
+
+def _findings(
+    trace: Trace, options: Options, found: Measured, judged: _Judged, covered: Coverage
+) -> list[Finding]:
+    """Return what to know before any number: of the capture, of the steps, of the inputs."""
+    stepless = found.capture.kernels and not found.steps.height
+    return [
+        *found.capture.findings,
+        *found.contents.findings,
+        *judged.mismatches,
+        *find.ranks_missing(options.tp, len(found.picked.gpus)),
+        *(find.no_steps(options.step_range) if stepless else []),
+        *_range_findings(trace, options, found),
+        *find.mixed_phases(found.phases, found.analysed.phase),
+        *find.low_coverage(covered, modelled=found.theory.model is not None),
+        *find.below_bound(judged.impossible),
+        *find.doubtful_inputs(judged.impossible, judged.contradicted),
+        *find.read_redundancy(judged.operators),
+    ]
+
+
+def _collectives(found: Measured, group_size: int) -> list[CollectiveRow]:
+    rows = collective_rows(
+        found.kernels,
+        {group.role for group in found.groups if group.crosses_link},
+        group_size=group_size,
+        shared_clock=True,
+    )
+    return with_rates(rows, found.groups, found.hardware.peaks)
 
 
 def _mismatches(
