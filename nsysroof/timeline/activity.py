@@ -80,10 +80,10 @@ def collect_activities(
             selected(trace.replays, gpus, window_ns), Activity.REPLAY, replayed=pl.lit(value=True)
         ),
     ]
-    parts = [_with_graph_launches(trace, part) for part in parts if part.height]
+    shares = [dict(by_gpu(_with_graph_launches(trace, part))) for part in parts if part.height]
     frames = [pl.DataFrame(schema=ACTIVITIES)]
     for gpu in gpus:
-        own = [rows for part in parts for found, rows in by_gpu(part) if found == gpu]
+        own = [share[gpu] for share in shares if gpu in share]
         if own:
             frames.append(sort_frame(pl.concat(own, rechunk=False), _SORT))
     return pl.concat(frames, rechunk=False)
