@@ -4,7 +4,8 @@ NVTX ranges count where the user names them, or where an engine writes into thei
 step works on; any other range may be anything.
 
 A step runs from its first kernel to the first kernel of the next one; the last of a run to its
-last end. A run of steps ends at a hole longer than ten median steps and 100 ms.
+last end. A run of steps ends at a hole longer than ten median steps and 100 ms, whatever runs
+between the hole and the next step.
 """
 
 from __future__ import annotations
@@ -274,15 +275,14 @@ def _windows(
     marks: pl.Series | None,
 ) -> pl.DataFrame:
     """Make windows of the starts: each ends where the next begins, or at the end of its run."""
-    times, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    reach = np.maximum.accumulate(ends)
-    before_next = np.searchsorted(times, np.append(starts[1:], np.iinfo(np.int64).max)) - 1
-    last_end = reach[before_next]
-    window_ends = np.append(starts[1:], last_end[-1])
+    times, reach = rows["start_ns"].to_numpy(), np.maximum.accumulate(rows["end_ns"].to_numpy())
+    window_ends = np.append(starts[1:], reach[-1])
     if starts.size > 1:
-        hole = starts[1:] - last_end[:-1]
         limit = max(_HOLE_STEPS * float(np.median(np.diff(starts))), float(_HOLE_NS))
-        window_ends[:-1] = np.where(hole > limit, last_end[:-1], starts[1:])
+        holes = reach[:-1][times[1:] - reach[:-1] > limit]
+        # Work after a hole, such as the copies for the next step, belongs to no step.
+        next_hole = np.append(holes, np.iinfo(np.int64).max)[np.searchsorted(holes, starts)]
+        window_ends = np.minimum(window_ends, next_hole)
     replay_starts = rows.filter(pl.col("replayed"))["start_ns"].to_numpy()
     held = np.searchsorted(replay_starts, window_ends) > np.searchsorted(replay_starts, starts)
     return pl.DataFrame(

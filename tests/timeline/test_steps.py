@@ -62,6 +62,39 @@ def test_a_hole_ends_a_run_of_steps() -> None:
     ]
 
 
+def test_work_between_a_hole_and_the_next_step_belongs_to_no_step() -> None:
+    # Steps of 1 ms, a server that waits 400 ms, the copy for the next step, three more steps, and
+    # a copy long after the last.
+    scene = Scene()
+    for number in range(6):
+        at = number * 1_000_000 + (400_000_000 if number >= 3 else 0)
+        scene.kernel(at, at + 900_000, correlation=10 + number, launch=at - 10, graph=True)
+    scene.copy(402_990_000, 402_995_000).copy(905_000_000, 905_001_000)
+    assert [row[:2] for row in steps_of(scene)] == [
+        (0, 1_000_000),
+        (1_000_000, 2_000_000),
+        (2_000_000, 2_900_000),
+        (403_000_000, 404_000_000),
+        (404_000_000, 405_000_000),
+        (405_000_000, 405_900_000),
+    ]
+
+
+def test_a_hole_is_longer_than_ten_median_steps_and_100_ms() -> None:
+    def ends(every: int, idle: int) -> list[int]:
+        scene = Scene()
+        for number in range(5):
+            at = number * every + (idle - (every - 5) if number == 4 else 0)
+            scene.kernel(at, at + 5, correlation=10 + number, launch=at - 10, graph=True)
+        return [row[1] for row in steps_of(scene)][3:]
+
+    # The idle time lies before the fifth step; the other three are `every` from start to start.
+    assert ends(1_000, 100_000_000) == [100_003_005, 100_003_010]
+    assert ends(1_000, 100_000_001) == [3_005, 100_003_011]
+    assert ends(20_000_000, 200_000_000) == [260_000_005, 260_000_010]
+    assert ends(20_000_000, 200_000_001) == [60_000_005, 260_000_011]
+
+
 def test_nvtx_ranges_take_the_kernels_launched_inside_them_on_their_thread() -> None:
     scene = Scene()
     for number in range(3):
