@@ -60,7 +60,8 @@ def find_gaps(trace: Trace, activities: pl.DataFrame, runs: pl.DataFrame) -> pl.
         gaps = idle_gaps(rows)
         pids = rows["pid"].gather(gaps["after"])
         codes = _judge_whole(rows, gaps, launches)
-        inside = _merged(runs.filter(pl.col("gpu") == gpu))
+        own_runs = runs.filter(pl.col("gpu") == gpu)
+        inside = _merged(own_runs) if own_runs.height else None
         pieces = []
         for pid in pids.unique().sort().to_list():
             own = np.flatnonzero((pids == pid).to_numpy())
@@ -144,20 +145,23 @@ def _judge_whole(
 def _split(
     trace: Trace,
     pid: int,
-    inside: Intervals,
+    inside: Intervals | None,
     gaps: pl.DataFrame,
     codes: npt.NDArray[np.uint8],
 ) -> pl.DataFrame:
-    """Cut the gaps of one GPU and one N process where a cover begins or ends."""
+    """Cut the gaps of one GPU and one N process where a cover begins or ends.
+
+    ``inside`` is the time in steps, None where the GPU has none.
+    """
     profiler = _merged(trace.overheads.filter(pl.col("pid") == pid))
     syncing = _merged(launches_of(trace, kinds=_SYNCS).filter(pl.col("pid") == pid))
-    covers = (profiler, syncing, inside)
+    covers = (profiler, syncing, *([] if inside is None else [inside]))
     edges = np.concatenate([edge for c in covers for edge in (c.starts, c.ends)])
     starts, ends, owner = cut(gaps["start_ns"].to_numpy(), gaps["end_ns"].to_numpy(), edges)
     codes = codes[owner]
     late = codes == _HOST
     codes[late] = np.where(covered(starts[late], syncing), _CODES["sync"], _CODES["host_late"])
-    if inside.starts.size:
+    if inside is not None:
         codes[~covered(starts, inside)] = _CODES["outside_steps"]
     codes[covered(starts, profiler)] = _CODES["profiler"]
     # Pieces of one gap that kept one cause become one row again.

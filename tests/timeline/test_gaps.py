@@ -93,6 +93,13 @@ def test_outside_the_runs_of_steps_nothing_is_won_back() -> None:
     assert scene.causes() == [(100, 400, "outside_steps"), (500, 600, "host_late")]
 
 
+def test_a_step_of_no_length_is_a_step() -> None:
+    scene = Scene().kernel(0, 100, correlation=1, launch=-5)
+    scene.kernel(400, 400, correlation=2, launch=390)
+    scene.runs = [(0, 400, 400)]
+    assert scene.causes() == [(100, 400, "outside_steps")]
+
+
 def test_a_copy_is_activity_and_not_idle() -> None:
     scene = Scene().kernel(0, 100, correlation=1, launch=-5)
     scene.copy(100, 380).kernel(400, 500, correlation=2, launch=10)
