@@ -157,8 +157,7 @@ def advance(kernels: pl.DataFrame) -> pl.Series:
     Returns:
         One Int64 value per row, in the order of the rows.
     """
-    earlier = (
-        pl.col("end_ns").cum_max().shift(1).over("gpu", "pid", "context", "stream").fill_null(0)
-    )
+    # Null for the first of a stream, which the maximum passes over.
+    earlier = pl.col("end_ns").cum_max().shift(1).over("gpu", "pid", "context", "stream")
     spent = pl.col("end_ns") - pl.max_horizontal("start_ns", earlier)
     return kernels.select(pl.max_horizontal(spent, pl.lit(0)).alias("advance_ns"))["advance_ns"]

@@ -116,6 +116,11 @@ def test_advance_charges_a_dependent_launch_only_for_what_it_added() -> None:
     assert advance(frame_of(rows)).to_list() == [100, 30, 5, 0, 10]
 
 
+def test_advance_counts_before_time_0_where_an_export_was_shifted() -> None:
+    rows = [(7, -100, -60), (7, -80, -50), (8, -30, 10)]
+    assert advance(frame_of(rows)).to_list() == [40, 10, 40]
+
+
 @given(intervals)
 def test_advances_of_a_stream_add_up_to_its_busy_time(pairs: list[tuple[int, int]]) -> None:
     rows = [(7, start, end) for start, end in sorted(pairs)]
