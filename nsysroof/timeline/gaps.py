@@ -39,6 +39,7 @@ _SYNCS = ("synchronize", "blocking_copy")
 _CODES = {cause: np.uint8(code) for code, cause in enumerate(IDLE_CAUSES)}
 _NAMES = pl.Series(IDLE_CAUSES, dtype=CAUSES)
 _NO_LAUNCH = np.uint8(254)
+_NOTHING = Intervals(starts=np.empty(0, np.int64), ends=np.empty(0, np.int64))
 _HOST = np.uint8(255)  # late; whether the host was in a synchronising call is judged in pieces
 
 
@@ -54,6 +55,8 @@ def find_gaps(trace: Trace, activities: pl.DataFrame, runs: pl.DataFrame) -> pl.
         A frame with the schema ``GAPS``, sorted by GPU and start.
     """
     launches = _Launches.of(trace)
+    profiler = _by_process(trace.overheads)
+    syncing = _by_process(launches_of(trace, kinds=_SYNCS))
     found = [pl.DataFrame(schema=GAPS)]
     first = 0
     for gpu, rows in by_gpu(activities):
@@ -66,7 +69,12 @@ def find_gaps(trace: Trace, activities: pl.DataFrame, runs: pl.DataFrame) -> pl.
         for pid in pids.unique().sort().to_list():
             own = np.flatnonzero((pids == pid).to_numpy())
             whole = gaps if own.size == gaps.height else gaps[own]
-            pieces.append(_split(trace, pid, inside, whole, codes[own]))
+            covers = _Covers(
+                profiler=profiler.get(pid, _NOTHING),
+                syncing=syncing.get(pid, _NOTHING),
+                inside=inside,
+            )
+            pieces.append(_split(whole, codes[own], covers))
         if pieces:
             frame = pl.concat(pieces, rechunk=False) if len(pieces) > 1 else pieces[0]
             frame = frame if len(pieces) == 1 else frame.sort("start_ns", "end_ns")
@@ -142,28 +150,36 @@ def _judge_whole(
     return codes
 
 
-def _split(
-    trace: Trace,
-    pid: int,
-    inside: Intervals | None,
-    gaps: pl.DataFrame,
-    codes: npt.NDArray[np.uint8],
-) -> pl.DataFrame:
-    """Cut the gaps of one GPU and one N process where a cover begins or ends.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Covers:
+    """What lies over the gaps of one GPU and one N process.
 
-    ``inside`` is the time in steps, None where the GPU has none.
+    ``profiler`` and ``syncing`` are the calls of the process, ``inside`` is the time in steps,
+    None where the GPU has none.
     """
-    profiler = _merged(trace.overheads.filter(pl.col("pid") == pid))
-    syncing = _merged(launches_of(trace, kinds=_SYNCS).filter(pl.col("pid") == pid))
-    covers = (profiler, syncing, *([] if inside is None else [inside]))
-    edges = np.concatenate([edge for c in covers for edge in (c.starts, c.ends)])
-    starts, ends, owner = cut(gaps["start_ns"].to_numpy(), gaps["end_ns"].to_numpy(), edges)
+
+    profiler: Intervals
+    syncing: Intervals
+    inside: Intervals | None
+
+    @property
+    def edges(self) -> Times:
+        """Where a cover begins or ends."""
+        own = [self.profiler, self.syncing, _NOTHING if self.inside is None else self.inside]
+        return np.concatenate([edge for cover in own for edge in (cover.starts, cover.ends)])
+
+
+def _split(gaps: pl.DataFrame, codes: npt.NDArray[np.uint8], covers: _Covers) -> pl.DataFrame:
+    """Cut the gaps where a cover begins or ends, and judge the pieces."""
+    starts, ends, owner = cut(gaps["start_ns"].to_numpy(), gaps["end_ns"].to_numpy(), covers.edges)
     codes = codes[owner]
     late = codes == _HOST
-    codes[late] = np.where(covered(starts[late], syncing), _CODES["sync"], _CODES["host_late"])
-    if inside is not None:
-        codes[~covered(starts, inside)] = _CODES["outside_steps"]
-    codes[covered(starts, profiler)] = _CODES["profiler"]
+    codes[late] = np.where(
+        covered(starts[late], covers.syncing), _CODES["sync"], _CODES["host_late"]
+    )
+    if covers.inside is not None:
+        codes[~covered(starts, covers.inside)] = _CODES["outside_steps"]
+    codes[covered(starts, covers.profiler)] = _CODES["profiler"]
     # Pieces of one gap that kept one cause become one row again.
     opens = np.append(True, (owner[1:] != owner[:-1]) | (codes[1:] != codes[:-1]))
     first = np.flatnonzero(opens)
@@ -179,6 +195,12 @@ def _split(
             "after": gaps["after"].gather(kept),
         }
     )
+
+
+def _by_process(calls: pl.DataFrame) -> dict[int, Intervals]:
+    """Return the union of the calls of each process."""
+    parts = calls.select("pid", "start_ns", "end_ns").partition_by("pid", as_dict=True)
+    return {pid: _merged(rows) for (pid,), rows in parts.items()}
 
 
 def _merged(frame: pl.DataFrame) -> Intervals:
