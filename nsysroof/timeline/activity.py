@@ -39,7 +39,7 @@ ACTIVITIES = pl.Schema(
         "kernel": pl.UInt32(),  # row of the kernels; null for the others
     }
 )
-_SORT = ["start_ns", "end_ns", "stream", "correlation", "activity", "name"]
+_SORT = ["start_ns", "end_ns", "stream", "correlation", "activity", "name", "pid"]
 _GRAPH_LAUNCH = ("graph_launch",)
 
 

@@ -117,6 +117,15 @@ def test_of_activities_that_end_together_the_first_stands_before_the_gap() -> No
     assert scene.causes() == [(100, 150, "in_graph")]
 
 
+@pytest.mark.parametrize("pids", [(1, 2), (2, 1)])
+def test_of_the_same_work_of_two_processes_the_lower_id_stands(pids: tuple[int, int]) -> None:
+    # An export has its rows in no order; the launch of process 1 is in time, that of 2 late.
+    scene = Scene().kernel(0, 100, correlation=1, launch=-5)
+    for pid in pids:
+        scene.kernel(400, 500, correlation=7, launch=50 if pid == 1 else 390, pid=pid)
+    assert scene.causes() == [(100, 400, "dependency")]
+
+
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
     scene = Scene()
