@@ -125,9 +125,10 @@ def _marking_ranges(trace: Trace, step_range: str | None) -> pl.DataFrame:
         wanted = step_marks(annotated["text"].unique().to_list())
         marks = annotated.filter(pl.col("end_ns").is_not_null() & pl.col("text").is_in(wanted))
     ranges = marks.select("pid", "tid", "text", range_start="start_ns", range_end="end_ns").sort(
-        "pid", "tid", "range_start", "range_end", "text"
+        "pid", "tid", "range_start", "range_end", "text", descending=[False] * 3 + [True, False]
     )
-    # Of nested matches the outermost counts: one that ends before an earlier one is inside it.
+    # Of nested matches the outermost counts: one that ends before an earlier one is inside it, and
+    # of two that begin together the longer is the earlier.
     outer = pl.col("range_end") > pl.col("range_end").cum_max().shift(1).over(
         "pid", "tid"
     ).fill_null(-(2**62))
