@@ -1,8 +1,8 @@
 """What each nanosecond of a GPU was, found by looking at all of them: a slow, plain second opinion.
 
 Nothing here comes from ``nsysroof``: the rules are those of docs/design.md, "The account of a GPU",
-applied to every nanosecond by itself. Only a stretch longer than 4096 ns in which nothing at all
-begins or ends is one cell, which weighs as much as it is long.
+applied to every nanosecond by itself. Only a long stretch in which nothing at all begins or ends is
+one cell, which weighs as much as it is long.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ Times = npt.NDArray[np.int64]
 Cells = npt.NDArray[np.bool_]
 """One truth value for each cell."""
 
-_LONG_NS = 4096
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bitmap:
@@ -36,13 +34,16 @@ class Bitmap:
     covers: npt.NDArray[np.bool_]  # activities x cells
 
     @classmethod
-    def of(cls, case: Case, gpu: int) -> Bitmap:
-        """Draw the bitmap from the first to the last activity of a GPU."""
+    def of(cls, case: Case, gpu: int, *, whole_ns: int = 4096) -> Bitmap:
+        """Draw the bitmap from the first to the last activity of a GPU.
+
+        A stretch longer than ``whole_ns`` in which nothing at all begins or ends is one cell.
+        """
         work = sorted((w for w in case.work if w.gpu == gpu), key=_order)
         first, last = min(w.start for w in work), max(w.end for w in work)
         edges = sorted({edge for edge in case.edges() if first < edge < last} | {first, last})
         parts = [
-            np.arange(a, b) if b - a <= _LONG_NS else np.array([a]) for a, b in pairwise(edges)
+            np.arange(a, b) if b - a <= whole_ns else np.array([a]) for a, b in pairwise(edges)
         ]
         cells = np.concatenate([*parts, np.empty(0, dtype=np.int64)]).astype(np.int64)
         starts, ends = columns(work)

@@ -7,6 +7,7 @@ nothing begins or ends are made as long as the holes that end a run of steps, or
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 
 from tests.timeline.many.cases import COPIES, KERNELS, Call, Case, Mark, Overhead, Work
@@ -67,13 +68,17 @@ def draw_case(seed: int, number: int, *, origin: int) -> Case:
 
 
 def _with_hole(random: Random, case: Case) -> Case:
-    """Return the case with one stretch made longer, often to the edge of what is a hole.
+    """Return the case with one stretch made longer, often an idle one to the edge of a hole.
 
     Not between an activity and a launch call that is recorded after it: clocks do not differ so.
     """
     edges = sorted(case.edges())
-    at = random.choice(edges)
-    following = next((edge for edge in edges if edge > at), at)
+    stretches = _idle_stretches(case, random.choice(case.gpus))
+    if not stretches or random.random() < 0.5:
+        stretches = list(pairwise(edges))
+    if not stretches:
+        return case
+    at, following = random.choice(stretches)
     for work in case.work:
         calls = [
             c.start for c in case.calls if (c.pid, c.correlation) == (work.pid, work.correlation)
@@ -81,6 +86,17 @@ def _with_hole(random: Random, case: Case) -> Case:
         if calls and work.start <= at < min(calls):
             return case
     return case.stretched(at, random.choice(_STRETCHES) - (following - at))
+
+
+def _idle_stretches(case: Case, gpu: int) -> list[tuple[int, int]]:
+    found = []
+    work = sorted((w.start, w.end) for w in case.work if w.gpu == gpu)
+    reach = work[0][1]
+    for start, end in work:
+        if start > reach:
+            found.append((reach, start))
+        reach = max(reach, end)
+    return found
 
 
 class _Process:

@@ -51,9 +51,9 @@ class Truth:
     idle: list[Idle]
 
     @classmethod
-    def of(cls, case: Case, gpu: int) -> Truth:
-        """Look at every nanosecond of a GPU."""
-        bitmap = Bitmap.of(case, gpu)
+    def of(cls, case: Case, gpu: int, *, whole_ns: int = 4096) -> Truth:
+        """Look at every nanosecond of a GPU; ``whole_ns`` as for the bitmap."""
+        bitmap = Bitmap.of(case, gpu, whole_ns=whole_ns)
         steps = find_steps(case, bitmap)
         idle = judge_idle(case, bitmap, steps)
         return cls(case=case, gpu=gpu, bitmap=bitmap, steps=steps, idle=idle)
@@ -163,7 +163,7 @@ class Truth:
         """Return ns by name and role of kernels, replays as one of them; without 0 ns."""
         inside = self.bitmap.everywhere if within is None else within
         sums: dict[tuple[str, str | None], int] = {}
-        for name in KERNELS:
+        for name in sorted({self.work[at].label for at in self.bitmap.of_kinds("kernel")}):
             own = [at for at in self.bitmap.of_kinds("kernel") if self.work[at].label == name]
             role = label_of(name)[1] if labelled else None
             sums[name, role] = self.bitmap.sum_of(own, inside)
