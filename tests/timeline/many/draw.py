@@ -85,7 +85,8 @@ def _with_hole(random: Random, case: Case) -> Case:
         ]
         if calls and work.start <= at < min(calls):
             return case
-    return case.stretched(at, random.choice(_STRETCHES) - (following - at))
+    longer = random.choice(_STRETCHES) - (following - at)
+    return case.stretched(at, longer) if longer > 0 else case
 
 
 def _idle_stretches(case: Case, gpu: int) -> list[tuple[int, int]]:
