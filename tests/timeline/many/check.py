@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.pipeline import analyze
@@ -127,13 +127,20 @@ def _contrast_report(where: str, report: Report, truths: Sequence[Truth]) -> Ite
     stepped = next((truth for truth in truths if truth.steps), None)
     number = stepped.median_step if stepped else None
     budget = stepped.budget(number, 0, labelled=False) if stepped and number is not None else None
-    found = {"kernels": tell_kernels(report), "budget": tell_budget(report.budget)}
-    yield from _contrast(where, {"kernels": kernels, "budget": budget}, found)
+    steps = [step for truth in truths for step in truth.step_accounts()]
+    found = {
+        "kernels": tell_kernels(report),
+        "budget": tell_budget(report.budget),
+        "step_budgets": [to_builtins(row) for row in report.step_budgets],
+    }
+    yield from _contrast(
+        where, {"kernels": kernels, "budget": budget, "step_budgets": steps}, found
+    )
 
 
 def _analyze(trace: Trace, case: Case, window: tuple[float, float] | None = None) -> Report:
     options = Options(step_range=STEP_RANGE, devices=tuple(case.gpus), window=window)
-    return analyze(trace, options, all_gaps=True)
+    return analyze(trace, options, complete=True)
 
 
 def _report_of(

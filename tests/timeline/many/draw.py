@@ -154,7 +154,7 @@ class _Process:
         numbered = random.random() < 0.8
         for node in range(1, random.randint(2, 6)):
             kind = random.choices(("kernel", "copy", "fill"), (8, 1, 1))[0]
-            label = random.choice(KERNELS if kind == "kernel" else tuple(COPIES))
+            label = random.choice({"kernel": KERNELS, "copy": tuple(COPIES), "fill": ("",)}[kind])
             self._run(kind, label, correlation, node=node if numbered else None)
 
     def replay(self, tid: int) -> None:

@@ -16,12 +16,12 @@ from nsysroof.analysis.tables import gap_rows, stream_rows
 from nsysroof.outcomes import Account
 from nsysroof.results import Budget, Gap, Report, StreamRow, Timeline
 from nsysroof.timeline.account import account
-from nsysroof.timeline.budget import step_budget
+from nsysroof.timeline.budget import Share, step_budget, step_sums
 from nsysroof.timeline.gaps import find_gaps
 from nsysroof.timeline.steps import find_runs
 from nsysroof.trace import Trace
 from tests.timeline.many.cases import STEP_RANGE
-from tests.timeline.many.truth import bound_of, label_of
+from tests.timeline.many.truth import SERVING, SERVING_COPY, bound_of, label_of
 
 Told = dict[str, Any]
 
@@ -35,10 +35,11 @@ def told_by_rooms(trace: Trace) -> tuple[dict[int, Told], dict[int, Timeline], d
     found = measure(trace, Options(step_range=STEP_RANGE))
     gaps = find_gaps(trace, found.activities, find_runs(found.steps))
     lines = {line.gpu: line for line in account(found.activities, gaps, idle_known=True)}
-    budgets = _budgets(found, gaps)
+    labels = _labels(found)
+    budgets = _budgets(found, gaps, *labels)
     told = _told(
         lines.values(),
-        gap_rows(gaps, found.activities, found.texts, found.steps, everything=True),
+        gap_rows(gaps, found.activities, found.texts, found.steps, complete=True),
         stream_rows(found.kernels, list(lines.values())),
     )
     for gpu, *step in found.steps.select("gpu", "start_ns", "end_ns").iter_rows():
@@ -49,6 +50,10 @@ def told_by_rooms(trace: Trace) -> tuple[dict[int, Told], dict[int, Timeline], d
     for gpu, own in told.items():
         own["kernels"].sort(key=str)
         own["budget"] = tell_budget(budgets.get(gpu))
+    kernels, copies = labels
+    sums = step_sums(found.activities, gaps, kernels, serving=copies, steps=found.steps)
+    for summed in sums.drop("step", "start_ns").iter_rows(named=True):
+        told[summed.pop("gpu")]["step_sums"].append(summed)
     return told, lines, budgets
 
 
@@ -56,7 +61,7 @@ def told_by_report(report: Report) -> dict[int, Told]:
     """Return what a report says of each GPU."""
     told = _told(report.timeline, report.gaps, report.streams)
     for own in told.values():
-        del own["steps"], own["kernels"]
+        del own["steps"], own["kernels"], own["step_sums"]
     return told
 
 
@@ -100,6 +105,7 @@ def _told(
             "streams": [],
             "steps": [],
             "kernels": [],
+            "step_sums": [],
         }
     for gap in gaps:
         told[gap.gpu]["gaps"].append((gap.start_ns, gap.end_ns, gap.cause, gap.before, gap.after))
@@ -109,13 +115,28 @@ def _told(
     return told
 
 
-def _budgets(found: Measured, gaps: pl.DataFrame) -> dict[int, Budget]:
-    names = found.kernels["name"].to_list()
+def _labels(found: Measured) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return share and role of each kernel, and the copies that have them too."""
+    shares = pl.Enum([str(share) for share in Share])
     labels = pl.DataFrame(
-        [label_of(found.texts[name]) for name in names],
-        schema={"share": pl.String, "role": pl.String},
+        [label_of(found.texts[name]) for name in found.kernels["name"]],
+        schema={"share": shares, "role": pl.String},
         orient="row",
     )
+    share, role = label_of(SERVING)
+    copies = found.activities.filter(pl.col("copy_kind") == SERVING_COPY).select(
+        "gpu",
+        "start_ns",
+        "end_ns",
+        share=pl.lit(share, dtype=shares),
+        role=pl.lit(role, dtype=pl.String),
+    )
+    return labels, copies
+
+
+def _budgets(
+    found: Measured, gaps: pl.DataFrame, labels: pl.DataFrame, copies: pl.DataFrame
+) -> dict[int, Budget]:
     budgets = {}
     for _, steps in found.steps.group_by("gpu", maintain_order=True):
         median = Analysed(phase=None, steps=steps).median_step
@@ -124,6 +145,7 @@ def _budgets(found: Measured, gaps: pl.DataFrame) -> dict[int, Budget]:
                 found.activities,
                 gaps,
                 labels,
+                serving=copies,
                 gpu=median.gpu,
                 step=median.step,
                 start_ns=median.start_ns,

@@ -9,25 +9,24 @@ from typing import Any
 
 from tests.timeline.many.bitmap import Bitmap, Cells
 from tests.timeline.many.cases import KERNELS, Case, Work
-from tests.timeline.many.idle import Idle, judge_idle, sum_causes
+from tests.timeline.many.idle import CAUSES, Idle, judge_idle, sum_causes
 from tests.timeline.many.steps import Step, find_steps
 
-LABELS = dict(
-    zip(
-        KERNELS,
-        [
-            ("bound", "attn.core"),
-            ("bound", "mlp.down_proj"),
-            ("fixed", "attn.norm"),
-            ("fixed", "mlp.down_proj"),
-            ("unexplained", "sample"),
-        ],
-        strict=False,
-    )
-)
-"""Share of the budget and role of kernels by name; the others have neither."""
-
 REPLAY = "(graph replay)"
+SERVING = "(copy within the device)"
+SERVING_COPY = "p2p"
+"""The kind of copies whose time counts with an operator of the budget."""
+
+
+LABELS = {
+    KERNELS[0]: ("bound", "attn.core"),
+    KERNELS[1]: ("bound", "mlp.down_proj"),
+    KERNELS[2]: ("fixed", "attn.norm"),
+    KERNELS[3]: ("fixed", "mlp.down_proj"),
+    KERNELS[4]: ("unexplained", "sample"),
+    SERVING: ("bound", "attn.all_reduce"),
+}
+"""Share of the budget and role of kernels by name; the others have neither."""
 
 
 def label_of(name: str) -> tuple[str, str | None]:
@@ -123,6 +122,29 @@ class Truth:
             "steps": [(step.start, step.end) for step in self.steps],
             "kernels": self.kernels(),
             "budget": None if number is None else self.budget(number, bound_ns, labelled=True),
+            "step_sums": [self.step_sum(step) for step in range(len(self.steps))],
+        }
+
+    def step_accounts(self) -> list[dict[str, Any]]:
+        """Return the accounts of all steps where no kernel has an operator."""
+        accounts = []
+        for number, step in enumerate(self.steps):
+            budget = self.budget(number, 0, labelled=False)
+            del budget["by_role"], budget["by_kernel"]
+            accounts.append(budget | {"start_ns": step.start})
+        return accounts
+
+    def step_sum(self, number: int) -> dict[str, int]:
+        """Return what the budget of a step adds up: time by share, and idle time by cause."""
+        budget = self.budget(number, 0, labelled=True)
+        parts = ("wall_ns", "copy_ns", "idle_ns", "overlap_ns")
+        return {
+            **{part: budget[part] for part in parts},
+            "bound": budget["over_bound_ns"],
+            "fixed": budget["fixed_ns"],
+            "unexplained": budget["unexplained_ns"],
+            **dict.fromkeys(CAUSES, 0),
+            **budget["idle_by_cause"],
         }
 
     def gaps(self) -> list[tuple[int, int, str | None, str, str]]:
@@ -134,6 +156,12 @@ class Truth:
         step = self.steps[number]
         within = self.bitmap.between(step.start, step.end)
         by_kernel = self.kernel_sums(within, labelled=labelled)
+        copied = self.bitmap.of_kinds("copy", "fill")
+        if labelled:
+            serving = [at for at in copied if self.work[at].label == SERVING_COPY]
+            copied = [at for at in copied if at not in serving]
+            if served_ns := self.bitmap.sum_of(serving, within):
+                by_kernel[SERVING, label_of(SERVING)[1]] = served_ns
         shares: Counter[str] = Counter()
         roles: Counter[str] = Counter()
         for (name, role), ns in by_kernel.items():
@@ -149,7 +177,7 @@ class Truth:
             "over_bound_ns": shares["bound"] - bound_ns,
             "fixed_ns": shares["fixed"],
             "unexplained_ns": shares["unexplained"],
-            "copy_ns": self.bitmap.sum_of(self.bitmap.of_kinds("copy", "fill"), within),
+            "copy_ns": self.bitmap.sum_of(copied, within),
             "idle_ns": self.bitmap.weigh(within & self.bitmap.idle),
             "overlap_ns": self.bitmap.overlap(within),
             "by_role": dict(+roles),
