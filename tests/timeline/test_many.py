@@ -20,19 +20,18 @@ from tests.timeline.many.export import write_cases
 from tests.timeline.many.truth import Truth
 
 SEED = 20
-CASES = 100
 
 
 @pytest.mark.parametrize("number", range(len(ORIGINS)))
 def test_every_account_of_a_file_of_random_cases_is_the_bitmaps(number: int) -> None:
     first = number * CASES_PER_FILE  # the time at which a file begins goes with its number
-    tally = check_cases(range(first, first + CASES), seed=SEED)
+    tally = check_cases(range(first, first + CASES_PER_FILE), seed=SEED)
     assert tally.problems == []
-    assert tally.counts["cases"] == CASES
+    assert tally.counts["cases"] == CASES_PER_FILE
     # What never occurs is not tested either.
     assert all(tally.counts[f"gaps by {cause}"] > 10 for cause in IDLE_CAUSES)
-    assert tally.counts["steps"] > CASES
-    assert tally.counts["GPUs of several processes"] > CASES / 4
+    assert tally.counts["steps"] > CASES_PER_FILE
+    assert tally.counts["GPUs of several processes"] > CASES_PER_FILE / 4
 
 
 FOREIGN = "synthetic_foreign_kernel"
