@@ -10,7 +10,7 @@ import pytest
 
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.pipeline import analyze
-from nsysroof.results import IDLE_CAUSES
+from nsysroof.results import IDLE_CAUSES, SHORTENED
 from nsysroof.trace import open_trace
 from tests.analysis.decode_steps import H100, decode_pass
 from tests.timeline.many.cases import STEP_RANGE, Call, Case, Mark, Work
@@ -101,7 +101,7 @@ def test_with_a_model_the_budget_of_a_random_step_is_the_bitmaps(tmp_path: Path,
     export = write_cases([case], Random(seed)).gpu(0, H100)
     trace = open_trace(export.write(tmp_path / "passes.sqlite"))
     options = Options(model="llama-3.2-1b", batch=1, context=(64,), step_range=STEP_RANGE)
-    report = analyze(trace, options, complete=True)
+    report = analyze(trace, options, complete=SHORTENED)
     truth = Truth.of(case, 0, whole_ns=1)
     bitmap, number = truth.bitmap, truth.median_step
     assert number is not None

@@ -24,7 +24,7 @@ from msgspec import structs, to_builtins
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.pipeline import analyze
 from nsysroof.compare import compare
-from nsysroof.results import Budget, KernelRow, Report, Timeline
+from nsysroof.results import SHORTENED, Budget, KernelRow, Report, Timeline
 from nsysroof.trace import Trace, open_trace
 from tests.timeline.many.cases import STEP_RANGE, Case
 from tests.timeline.many.difference import account_of, account_of_step, difference
@@ -130,7 +130,7 @@ def _contrast_report(where: str, report: Report, truths: Sequence[Truth]) -> Ite
 
 def _analyze(trace: Trace, case: Case, window: tuple[float, float] | None = None) -> Report:
     options = Options(step_range=STEP_RANGE, devices=tuple(case.gpus), window=window)
-    return analyze(trace, options, complete=True)
+    return analyze(trace, options, complete=SHORTENED)
 
 
 def _report_of(

@@ -39,7 +39,7 @@ def told_by_rooms(trace: Trace) -> tuple[dict[int, Told], dict[int, Timeline], d
     budgets = _budgets(found, gaps, *labels)
     told = _told(
         lines.values(),
-        gap_rows(gaps, found.activities, found.texts, found.steps, complete=True),
+        gap_rows(gaps, found.activities, found.texts, found.steps, None, complete=True),
         stream_rows(found.kernels, list(lines.values())),
     )
     for gpu, *step in found.steps.select("gpu", "start_ns", "end_ns").iter_rows():
