@@ -9,7 +9,6 @@ from msgspec import structs
 from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.results import CollectiveRow
 from nsysroof.theory.cost import Operator
-from nsysroof.theory.kinds import LINK_KINDS
 from nsysroof.theory.operators.collective import BUS_FACTORS, bus_factor
 from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import crossed_link, link_of
@@ -61,7 +60,7 @@ def _collective(groups: list[OperatorGroup]) -> Operator | None:
     """Return the one collective of a role, None where it has several messages or none is known."""
     if len(groups) != 1:
         return None
-    members = [op for op in groups[0].members if op.kind in LINK_KINDS]
+    members = [op for op in groups[0].members if op.cost.link]
     if len(members) != 1 or not {"bytes", "ranks"} <= members[0].inputs.keys():
         return None
     return members[0]

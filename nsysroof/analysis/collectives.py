@@ -10,11 +10,26 @@ from collections.abc import Collection, Sequence
 
 import polars as pl
 
+from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.results import CollectiveRow
 
 _MATCHED = 0.9  # share of instances that must fit together for arrivals to be believed
 _TRANSFER_QUANTILE = 0.1
 _INSTANCE = ["role", "group", "step", "ordinal"]
+
+
+def roles_by_ranks(groups: Sequence[OperatorGroup], otherwise: int) -> dict[int, set[str]]:
+    """Return the roles that are collectives by how many ranks take part in each.
+
+    Experts may be spread over more ranks than a layer is split over, so each operator's own number
+    counts; ``otherwise`` where it tells none.
+    """
+    found: dict[int, set[str]] = {}
+    for group in groups:
+        if group.crosses_link:
+            told = (int(op.inputs["ranks"]) for op in group.members if "ranks" in op.inputs)
+            found.setdefault(next(told, otherwise), set()).add(group.role)
+    return dict(sorted(found.items()))
 
 
 def collective_rows(

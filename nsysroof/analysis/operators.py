@@ -17,7 +17,7 @@ from nsysroof.match.assign import Placement
 from nsysroof.results import OperatorRow
 from nsysroof.theory.cost import Cost, Operator
 from nsysroof.theory.gpus import Peaks
-from nsysroof.theory.kinds import COLLECTIVE_KINDS, MATMUL_KINDS, OperatorKind
+from nsysroof.theory.kinds import MATMUL_KINDS, OperatorKind
 from nsysroof.theory.roofline import Bound, bound, link_of
 from nsysroof.trace.schema import unpack_grid
 from nsysroof.units import format_time
@@ -62,7 +62,9 @@ class OperatorGroup:
     @property
     def crosses_link(self) -> bool:
         """Whether it moves bytes between GPUs, so that it waits for others."""
-        return any(member.kind in COLLECTIVE_KINDS for member in self.members)
+        return any(
+            member.cost.link and link_of(member) not in _HOST_LINKS for member in self.members
+        )
 
     @property
     def fixed(self) -> bool:

@@ -11,7 +11,7 @@ from msgspec import structs
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
 from nsysroof.analysis.bus_rates import with_rates
-from nsysroof.analysis.collectives import collective_rows
+from nsysroof.analysis.collectives import collective_rows, roles_by_ranks
 from nsysroof.analysis.contents import contradictions
 from nsysroof.analysis.host_late import host_late_rows
 from nsysroof.analysis.impossible import impossible_rows
@@ -279,12 +279,12 @@ def _findings(
 
 
 def _collectives(found: Measured, group_size: int) -> list[CollectiveRow]:
-    rows = collective_rows(
-        found.kernels,
-        {group.role for group in found.groups if group.crosses_link},
-        group_size=group_size,
-        shared_clock=True,
-    )
+    rows = [
+        row
+        for ranks, roles in roles_by_ranks(found.groups, group_size).items()
+        for row in collective_rows(found.kernels, roles, group_size=ranks, shared_clock=True)
+    ]
+    rows.sort(key=lambda row: (row.role, row.gpu))
     return with_rates(rows, found.groups, found.hardware.peaks)
 
 

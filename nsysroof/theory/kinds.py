@@ -66,6 +66,3 @@ LINK_KINDS = frozenset(
     }
 )
 """Operators whose bytes cross a link rather than the GPU's own memory."""
-
-COLLECTIVE_KINDS = LINK_KINDS - {OperatorKind.COPY}
-"""Operators in which every rank of a group takes part; a copy from the host is none."""

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysroof.analysis import Options
-from nsysroof.analysis.collectives import collective_rows
+from nsysroof.analysis.collectives import collective_rows, roles_by_ranks
 from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.analysis.pipeline import label_kernels
 from nsysroof.results import CollectiveRow
+from nsysroof.theory.cost import Operator
 from nsysroof.theory.models.decoder import operators
 from nsysroof.theory.models.spec import find_model
 from nsysroof.theory.peaks import Peaks
@@ -218,3 +219,27 @@ def test_the_planted_transfers_are_found() -> None:
     # 32 layers a step, on as many steps as were planted.
     steps = truth["steps"]["count"]
     assert {row.instances for row in found if row.role == "attn.all_reduce"} == {32 * steps}
+
+
+def test_each_collective_has_the_ranks_of_its_own_operator() -> None:
+    """DeepSeek on two ranks that split a layer and four that hold experts: as its operators say."""
+    work = Workload.create(batch=8, context=1024, tp=2, ep=4, dp=2)
+    links = [op for op in operators(find_model("deepseek-v3"), work) if op.cost.link]
+    groups = [_group_of(op) for op in links]
+    found = roles_by_ranks(groups, 2)
+    assert found.keys() == {2, 4}
+    assert {"moe.dispatch", "moe.combine"} <= found[4]
+    assert "attn.all_reduce" in found[2]
+
+
+def _group_of(operator: Operator) -> OperatorGroup:
+    return OperatorGroup(
+        role=operator.role,
+        members=(operator,),
+        cost=operator.cost,
+        min_cost=None,
+        bound=bound(operator.cost, Peaks(entries={}), floor_ns=1_000.0),
+        min_bound=None,
+        reachable=None,
+        penalty=0.0,
+    )
