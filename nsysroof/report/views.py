@@ -12,6 +12,7 @@ from nsysroof.results import (
     Capture,
     Estimate,
     Gap,
+    HostLateRow,
     KernelRow,
     Phase,
     Ranks,
@@ -37,15 +38,16 @@ class InfoView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GapsView(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of each GPU and every gap."""
+    """The account of each GPU, every gap, and what late hosts waited in."""
 
     timeline: list[Timeline]
     gaps: list[Gap]
+    host_late: list[HostLateRow] = []
 
     @classmethod
     def of(cls, report: Report) -> GapsView:
         """Return the part of a report that ``gaps`` shows."""
-        return cls(timeline=report.timeline, gaps=report.gaps)
+        return cls(timeline=report.timeline, gaps=report.gaps, host_late=report.host_late)
 
 
 class StepsView(msgspec.Struct, frozen=True, kw_only=True):

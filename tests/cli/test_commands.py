@@ -99,7 +99,7 @@ def test_a_pipe_gets_tsv_with_full_names(command: Command, name: str, first: str
     ("name", "keys"),
     [
         ("info", ["capture", "steps", "phases"]),
-        ("gaps", ["timeline", "gaps"]),
+        ("gaps", ["timeline", "gaps", "host_late"]),
         ("kernels", ["kernels"]),
         ("steps", ["steps", "phases", "step_budgets"]),
     ],

@@ -90,7 +90,7 @@ def test_report_has_every_key_of_the_contract() -> None:
 def test_parts_of_a_report_have_exactly_the_keys_of_the_contract() -> None:
     report = sample.full()
     assert parsed(InfoView.of(report)).keys() == {"capture", "steps", "phases"}
-    assert parsed(GapsView.of(report)).keys() == {"timeline", "gaps"}
+    assert parsed(GapsView.of(report)).keys() == {"timeline", "gaps", "host_late"}
     assert parsed(StepsView.of(report)).keys() == {"steps", "phases", "step_budgets"}
     assert parsed(KernelsView.of(report)).keys() == {"kernels"}
     gap = parsed(GapsView.of(report))["gaps"][0]

@@ -77,7 +77,8 @@ def _info(view: InfoView) -> tuple[Section, ...]:
 
 
 def _gaps(view: GapsView) -> tuple[Section, ...]:
-    return idle_section(view.timeline), all_gaps_section(view.gaps)
+    idle = idle_section(view.timeline, host_late=view.host_late)
+    return idle, all_gaps_section(view.gaps)
 
 
 def _steps(view: StepsView) -> tuple[Section, ...]:
