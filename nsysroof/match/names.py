@@ -28,9 +28,15 @@ _TEXT_STEPS: tuple[tuple[str, str], ...] = (
 )
 """Replacements in order; linear-time syntax, so no look-around."""
 
+# RoPE, MoE, SwiGLU: one word each, though their capitals stand like those of two.
 _WORDS_STEPS: tuple[tuple[str, str], ...] = (
     (r"^_ZN?([0-9]+[A-Za-z_][0-9A-Za-z_]*?)(?:I[NLiSfaJ]|E[vP]).*$", "$1"),
     (r"[<(].*$", ""),
+    (r"([a-z])GLU", "${1}glu"),
+    (r"([a-z])LU", "${1}lu"),
+    (r"RoPE", "Rope"),
+    (r"MoE", "Moe"),
+    (r"LoRA", "Lora"),
     (r"([a-z])([A-Z])", "${1}_$2"),
     (r"([0-9])([A-Z][a-z])", "${1}_$2"),
     (r"([A-Z])([A-Z][a-z])", "${1}_$2"),

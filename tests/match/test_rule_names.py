@@ -49,6 +49,10 @@ def test_enumerations_keep_their_type() -> None:
         ),
         ("BatchPrefillWithPagedKVCacheKernel", "batch_prefill_with_paged_kv_cache_kernel"),
         ("FP8PrefillWithKVCacheKernel", "fp8_prefill_with_kv_cache_kernel"),
+        ("UnpackRoPEAppend", "unpack_rope_append"),
+        ("InterleavedSwiGLUKernel", "interleaved_swiglu_kernel"),
+        ("fusedMoELoRAKernel", "fused_moe_lora_kernel"),
+        ("GatedReLUKernel", "gated_relu_kernel"),
         (
             "std::enable_if<(((8)>(0))), void>::type vllm::fused_add_rms_norm_kernel<c10::Half>(int)",
             "vllm::fused_add_rms_norm_kernel",
