@@ -30,7 +30,6 @@ _TEXT_STEPS: tuple[tuple[str, str], ...] = (
 
 # RoPE, MoE, SwiGLU: one word each, though their capitals stand like those of two.
 _WORDS_STEPS: tuple[tuple[str, str], ...] = (
-    (r"^_ZN?([0-9]+[A-Za-z_][0-9A-Za-z_]*?)(?:I[NLiSfaJ]|E[vP]).*$", "$1"),
     (r"[<(].*$", ""),
     (r"([a-z])GLU", "${1}glu"),
     (r"([a-z])LU", "${1}lu"),
@@ -52,10 +51,41 @@ def spell_names(names: pl.Series) -> pl.DataFrame:
     text = names.cast(pl.String()).rename("text")
     for pattern, replacement in _TEXT_STEPS:
         text = text.str.replace_all(pattern, replacement)
-    words = text.rename("words")
+    words = _unmangle_all(text).rename("words")
     for pattern, replacement in _WORDS_STEPS:
         words = words.str.replace_all(pattern, replacement)
     return pl.DataFrame([names.rename("name"), text, words.str.to_lowercase()], schema=VIEWS)
+
+
+def _unmangle_all(text: pl.Series) -> pl.Series:
+    mangled = text.str.starts_with("_Z").fill_null(value=False)
+    if not mangled.any():
+        return text
+    # Few names stay mangled, so that one by one is cheap.
+    names = [unmangle_function(name) for name in text.filter(mangled)]
+    return text.clone().scatter(mangled.arg_true(), names)
+
+
+def unmangle_function(name: str) -> str:
+    """Return the qualified function of a mangled name; template arguments and parameters go.
+
+    An identifier stands behind its length: ``_ZN2ns3fooIiEEvi`` is ``ns::foo``. Anonymous
+    namespaces are left out. A name that begins otherwise is returned as it is.
+
+    >>> unmangle_function("_ZN4vllm15rms_norm_kernelIN3c104HalfEEEvPT_PKS3_fii")
+    'vllm::rms_norm_kernel'
+    >>> unmangle_function("_Z9mul_mat_qIL9ggml_type8ELi64EEvPKc")
+    'mul_mat_q'
+    """
+    at = len(name) - len(name[2:].lstrip("NLKV"))
+    parts = []
+    while at < len(name) and name[at] in "123456789":
+        digits = len(name[at:]) - len(name[at:].lstrip("0123456789"))
+        start = at + digits
+        at = start + int(name[at:start])
+        parts.append(name[start:at])
+    kept = [part for part in parts if not part.startswith("_GLOBAL__N_")]
+    return "::".join(kept) or name
 
 
 def spell_name(name: str) -> str:
