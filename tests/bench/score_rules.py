@@ -19,6 +19,7 @@ from nsysroof.match.rules import load_rules
 ROOT = Path(__file__).parents[2]
 NAMES = ROOT / "../shared/reference/kernel-names.tsv"
 SEQUENCES = ROOT / "../shared/reference/kernel-sequences.tsv"
+SOURCES = ROOT / "tests/match/names_from_sources.tsv"
 PAGE = ROOT / "docs/coverage.md"
 
 EQUIVALENT: dict[frozenset[str], str] = {
@@ -75,6 +76,11 @@ def score_sequences(path: Path = SEQUENCES) -> list[Row]:
     return _score(path, name="name", library="engine")
 
 
+def score_sources(path: Path = SOURCES) -> list[Row]:
+    """Return every name collected from sources and shipped libraries with the class it is given."""
+    return _score(path, name="name", library="library")
+
+
 def _score(path: Path, *, name: str, library: str) -> list[Row]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -85,7 +91,7 @@ def _score(path: Path, *, name: str, library: str) -> list[Row]:
     ]
 
 
-def coverage_page(names: Sequence[Row], sequences: Sequence[Row]) -> str:
+def coverage_page(names: Sequence[Row], sequences: Sequence[Row], sources: Sequence[Row]) -> str:
     """Return docs/coverage.md."""
     return "\n".join(
         [
@@ -93,6 +99,8 @@ def coverage_page(names: Sequence[Row], sequences: Sequence[Row]) -> str:
             _summary(names, sequences),
             "",
             _HELD_OUT,
+            _sources_summary(sources),
+            "",
             "## Equivalent operators",
             "",
             "| operators | why the name cannot tell them apart |",
@@ -123,6 +131,17 @@ def _summary(names: Sequence[Row], sequences: Sequence[Row]) -> str:
         " vision and recommenders,"
         f" {sum(row.false_operator for row in names)} are taken for an\noperator of a language"
         " model."
+    )
+
+
+def _sources_summary(sources: Sequence[Row]) -> str:
+    libraries = len({row.library for row in sources})
+    return (
+        f"Those {len(sources):,} names, of {libraries} libraries, stand with their operators in"
+        " `tests/match/names_from_sources.tsv`.\nNow that they have been used,"
+        f" {_share(sources)} of them get their operator, and"
+        f" {sum(row.false_operator for row in sources)} kernels of training,\nvision and"
+        " recommenders are taken for an operator of a language model.\n"
     )
 
 
@@ -160,20 +179,45 @@ of the engines, each with its operator. `python -m tests.bench.score_rules` writ
 """
 
 _HELD_OUT = """\
-A score on names that the rules were written with says little about new names. So the rules were
-written with two thirds of the survey, in two rounds: after the first (1,562 names) the next 524
-got 86.3 % exactly right. After the second, the last third (1,016 names, drawn by a hash of the
-name, not looked at until then) got **92.1 % exactly right, 92.5 % with the equivalences**, and
-3.4 % were unknown: that is what to expect of names that nobody has seen. Only then were those
-names used too, and kernel names in the sources of sglang, flashinfer, vllm, fla and liger and in
-the libraries of lmdeploy and sgl-kernel were read, without labels, for what no rule knew or took
-for something else. The figures above are those of the rules after that.
+## What to expect of names that nobody has seen
+
+A score on names that the rules were written with says little about new names. Twice names were
+kept apart, given their operators from what the kernel's source computes, and scored before any
+rule was changed for them; only then were they used too.
+
+First, the survey itself: the rules were written with two thirds of it, and its last third (1,016
+names, drawn by a hash of the name) got **92.5 %**, of which 0.4 % by the equivalences below.
+
+Then names that the survey does not have, in rounds; "unknown" counts within the wrong ones:
+
+| names, in the order in which they were scored | names | right | unknown |
+|---|---:|---:|---:|
+| other instantiations, in shipped libraries, of functions that the survey has | 569 | 97.5 % | 0.7 % |
+| functions in shipped libraries that it has not | 119 | 88.2 % | 0.0 % |
+| kernels in the sources of twelve engines and libraries | 402 | 77.4 % | 9.5 % |
+| the same engines, other files | 165 | 87.3 % | 6.7 % |
+| all functors and kernels of PyTorch ATen | 624 | 92.0 % | 2.9 % |
+| ONNX Runtime, CTranslate2, AutoAWQ, sgl-kernel | 148 | 76.4 % | 10.8 % |
+| the engines again, files not read before | 172 | 88.4 % | 4.7 % |
+| the same, once more | 98 | 84.7 % | 6.1 % |
+| ExLlamaV2, xFormers | 37 | 81.1 % | 8.1 % |
+
+So a kernel that a library of the survey ships in another instantiation is told in 97 or 98 cases of
+100, a kernel that one engine wrote for one model in 85 to 88. Long tables of a real step hold far
+more of the first kind. The last four rounds found no kernel of training, vision or recommenders
+taken for an operator of a language model; the first found 6, ATen's 7, and the symbols of cuDNN,
+cuBLAS, FBGEMM and torchvision, read without labels, showed whole families, all since corrected.
+Two things flatter these figures: names that do not tell their operator at all were left out, and
+names in the sources of SGLang, FlashInfer, vLLM, fla and Liger-Kernel had been looked through,
+without labels, before the first round.
 """
 
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(coverage_page(score_names(), score_sequences()), encoding="utf-8")
+    PAGE.write_text(
+        coverage_page(score_names(), score_sequences(), score_sources()), encoding="utf-8"
+    )
     print(f"wrote {PAGE.relative_to(ROOT)}")
 
 
