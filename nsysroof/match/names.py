@@ -7,6 +7,8 @@ arguments and parameters, in lower-case words joined by underscores.
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 
 VIEWS = pl.Schema({"name": pl.String(), "text": pl.String(), "words": pl.String()})
@@ -40,6 +42,9 @@ _WORDS_STEPS: tuple[tuple[str, str], ...] = (
     (r"([0-9])([A-Z][a-z])", "${1}_$2"),
     (r"([A-Z])([A-Z][a-z])", "${1}_$2"),
 )
+
+_LENGTH = re.compile(r"[1-9][0-9]{0,3}")
+"""The length before an identifier of a mangled name; none is longer than 9,999 letters."""
 
 
 def spell_names(names: pl.Series) -> pl.DataFrame:
@@ -79,11 +84,9 @@ def unmangle_function(name: str) -> str:
     """
     at = len(name) - len(name[2:].lstrip("NLKV"))
     parts = []
-    while at < len(name) and name[at] in "123456789":
-        digits = len(name[at:]) - len(name[at:].lstrip("0123456789"))
-        start = at + digits
-        at = start + int(name[at:start])
-        parts.append(name[start:at])
+    while length := _LENGTH.match(name, at):
+        at = length.end() + int(length[0])
+        parts.append(name[length.end() : at])
     kept = [part for part in parts if not part.startswith("_GLOBAL__N_")]
     return "::".join(kept) or name
 

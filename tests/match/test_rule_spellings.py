@@ -26,6 +26,10 @@ def test_the_function_of_a_mangled_name(mangled: str, function: str) -> None:
     assert unmangle_function(mangled) == function
 
 
+def test_a_length_without_end_is_read_like_any_other_text() -> None:
+    assert RULES.classify("_Z" + 6000 * "9").klass == "unknown"
+
+
 @pytest.mark.parametrize(
     ("name", "operator"),
     [
