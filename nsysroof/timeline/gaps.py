@@ -182,14 +182,16 @@ def _split(gaps: pl.DataFrame, codes: npt.NDArray[np.uint8], covers: _Covers) ->
     codes[covered(starts, covers.profiler)] = _CODES["profiler"]
     # Pieces of one gap that kept one cause become one row again.
     opens = np.append(True, (owner[1:] != owner[:-1]) | (codes[1:] != codes[:-1]))
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:], owner.size) - 1
-    kept = pl.Series(owner[first].astype(np.uint32))
-    code = pl.Series(codes[first].astype(np.uint32))
+    if not opens.all():
+        first = np.flatnonzero(opens)
+        last = np.append(first[1:], owner.size) - 1
+        starts, ends, owner, codes = starts[first], ends[last], owner[first], codes[first]
+    kept = pl.Series(owner.astype(np.uint32))
+    code = pl.Series(codes.astype(np.uint32))
     return pl.DataFrame(
         {
-            "start_ns": starts[first],
-            "end_ns": ends[last],
+            "start_ns": starts,
+            "end_ns": ends,
             "cause": _NAMES.gather(code.set(code == int(_NO_LAUNCH), None)),
             "before": gaps["before"].gather(kept),
             "after": gaps["after"].gather(kept),
