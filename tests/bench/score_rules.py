@@ -207,14 +207,15 @@ Then names that the survey does not have, in rounds; "unknown" counts within the
 | the same, names not read before, after the rules had learnt those | 147 | 72.8 % | 9.5 % |
 
 The last two rows are what is left after every earlier round: names of one model or one experiment,
-labelled by what the source computes. The rules as they were before the first of them gave the
+labelled by name, file and the habits of the survey. The rules as they were before the first gave the
 second 70.1 %: a name of this kind says little about the next one. The same packages hold 18,980
 other instantiations of functions to which the survey gives one operator; all but 25, of two
 functions, get it.
 
 An order by the last noun of a name was tried in place of the order of the files. Learnt from both
 lists, it would have changed 28 names of a half that it was not fitted on, none of them for the
-better, and 11 of the 239, two for the better and five for the worse. A regression on words and
+better, and 11 of the 286 of the first of those rows with doubtful labels, two for the better and five
+for the worse. A regression on words and
 pairs of words gives 72 % of names of the other half their operator. So only the nouns of tables
 (lengths, slots, indices, metadata) come before the files that know the words before them.
 
