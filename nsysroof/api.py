@@ -295,4 +295,4 @@ def _loaded(report: Report | str | Path) -> Report:
 
 
 def _name(report: Report | str | Path, otherwise: str) -> str:
-    return otherwise if isinstance(report, Report) else str(report)
+    return otherwise if isinstance(report, Report) else Path(report).name

@@ -126,7 +126,7 @@ def check(
 
     from nsysroof import gate
 
-    found = gate.check(judged, wanted, name=str(report), baselines=earlier)
+    found = gate.check(judged, wanted, name=report.name, baselines=earlier)
     destination.write(found)
     _exit_by_verdict(found)
     check_strictly(judged, selection)

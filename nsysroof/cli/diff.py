@@ -49,6 +49,6 @@ def diff(
 
     from nsysroof.compare import compare
 
-    destination.write(compare(*reports, names=(str(a), str(b)), noise_ns=round(noise_us * 1e3)))
+    destination.write(compare(*reports, names=(a.name, b.name), noise_ns=round(noise_us * 1e3)))
     for report in reports:
         check_strictly(report, selection)

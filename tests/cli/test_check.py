@@ -103,6 +103,13 @@ def test_junit_by_ending_and_by_name(command: Command, clean: Path, tmp_path: Pa
         assert (root.tag, root.get("tests"), root.get("failures")) == ("testsuites", "1", "1")
 
 
+@pytest.mark.parametrize("fmt", ["table", "tsv", "csv", "json", "md", "html", "junit"])
+def test_no_folder_is_named(command: Command, clean: Path, fmt: str) -> None:
+    result = command("check", clean, "--min-coverage", "9%", "-f", fmt)
+    assert "run.json" in result.out
+    assert clean.parent.name not in result.out
+
+
 def test_other_commands_have_no_junit(command: Command, clean: Path) -> None:
     for arguments in (("analyze", "run.sqlite"), ("diff", clean, clean)):
         result = command(*arguments, "-f", "junit")

@@ -52,7 +52,14 @@ def test_json_has_the_keys_of_the_contract(command: Command, two: tuple[Path, Pa
     assert found["delta"] == {"work_ns": 0, "overlap_ns": 0, "idle_ns": 250}
     assert found["idle_by_cause"].keys() == CAUSES
     assert all(change.keys() == {"a", "b", "delta"} for change in found["idle_by_cause"].values())
-    assert (found["a"], found["b"]) == tuple(map(str, two))
+    assert (found["a"], found["b"]) == ("a.json", "b.json")
+
+
+@pytest.mark.parametrize("fmt", ["table", "tsv", "csv", "json", "md", "html"])
+def test_no_folder_is_named(command: Command, two: tuple[Path, Path], fmt: str) -> None:
+    result = command("diff", *two, "-f", fmt)
+    assert "a.json" in result.out
+    assert two[0].parent.name not in result.out
 
 
 def test_a_trace_and_a_saved_report_of_it_differ_in_nothing(
