@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from nsysroof.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,10 @@ class Options:
         schedule: CSV file with new tokens and contexts of each step; in place of ``batch``,
             ``context`` and ``new_tokens``.
         rules: TOML file with more kernel rules.
+
+    Raises:
+        UsageError: ``bad-regex`` where ``step_range`` is no regular expression, ``bad-workload``
+            where ``unprofiled_step_us`` is not a time.
     """
 
     model: str | None = None
@@ -70,3 +77,23 @@ class Options:
     step_range: str | None = None
     schedule: Path | None = None
     rules: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing could be analysed with, before a trace is read."""
+        if self.step_range is not None:
+            try:
+                re.compile(self.step_range)
+            except re.error as error:
+                raise UsageError(
+                    f"cannot read {self.step_range!r} as a regular expression: {error}",
+                    hint="give one that the text of each step's range matches, such as '^decode'",
+                    slug="bad-regex",
+                    where="--step-range",
+                ) from error
+        if self.unprofiled_step_us is not None and self.unprofiled_step_us <= 0:
+            raise UsageError(
+                f"a step of {self.unprofiled_step_us:g} µs without the profiler",
+                hint="give the time that a step takes without nsys, in µs",
+                slug="bad-workload",
+                where="--unprofiled-step-us",
+            )

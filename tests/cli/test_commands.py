@@ -186,6 +186,8 @@ def test_the_trace_itself_is_never_overwritten(
         (["--context", "12,x"], "bad-workload"),
         (["--window", "5"], "bad-window"),
         (["--window", "9-4"], "bad-window"),
+        (["--step-range", "step["], "bad-regex"),
+        (["--unprofiled-step-us", "0"], "bad-workload"),
         (["--phase", "training"], "usage"),
         (["--batch", "0"], "usage"),
         (["--tp", "two"], "usage"),
