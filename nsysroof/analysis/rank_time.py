@@ -153,7 +153,7 @@ def _rank_time(
     labels: pl.Series,
     waits: pl.Series,
 ) -> RankTime:
-    pids = tuple(rows["pid"].unique().sort().to_list())
+    pids = tuple(rows["pid"].drop_nulls().unique().sort().to_list())
     if not steps.height:
         return RankTime(gpu=gpu, pids=pids)
     waiting = waits.gather(rows["kernel"]).fill_null(value=False)

@@ -125,21 +125,22 @@ def launches_of(trace: Trace, *, kinds: tuple[str, ...]) -> pl.DataFrame:
 
 
 def keyed(pid: pl.Series, correlation: pl.Series) -> npt.NDArray[np.uint64]:
-    """Return process and correlation id as one integer; a null correlation is no other's.
+    """Return process and correlation id as one integer; where one is null it is no other's.
 
     >>> keyed(pl.Series([1, 1], dtype=pl.UInt32), pl.Series([7, None], dtype=pl.UInt32)).tolist()
     [4294967303, 18446744073709551615]
     """
-    keys = pid.to_numpy().astype(np.uint64)
+    keys = pid.fill_null(0).to_numpy().astype(np.uint64)
     keys <<= np.uint64(32)
     keys |= correlation.fill_null(0).to_numpy()
-    if correlation.null_count():
-        keys[correlation.is_null().to_numpy()] = NO_KEY
+    for part in (pid, correlation):
+        if part.null_count():
+            keys[part.is_null().to_numpy()] = NO_KEY
     return keys
 
 
 NO_KEY = np.uint64(2**64 - 1)
-"""The key of an activity without a correlation id."""
+"""The key of an activity or call without a process or a correlation id."""
 
 
 def _with_graph_launches(trace: Trace, part: pl.DataFrame) -> pl.DataFrame:

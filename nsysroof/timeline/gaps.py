@@ -67,7 +67,7 @@ def find_gaps(trace: Trace, activities: pl.DataFrame, runs: pl.DataFrame) -> pl.
         inside = _merged(own_runs) if own_runs.height else None
         pieces = []
         for pid in pids.unique().sort().to_list():
-            own = np.flatnonzero((pids == pid).to_numpy())
+            own = np.flatnonzero((pids.is_null() if pid is None else pids == pid).to_numpy())
             whole = gaps if own.size == gaps.height else gaps[own]
             covers = _Covers(
                 profiler=profiler.get(pid, _NOTHING),
@@ -200,8 +200,9 @@ def _split(gaps: pl.DataFrame, codes: npt.NDArray[np.uint8], covers: _Covers) ->
 
 
 def _by_process(calls: pl.DataFrame) -> dict[int, Intervals]:
-    """Return the union of the calls of each process."""
-    parts = calls.select("pid", "start_ns", "end_ns").partition_by("pid", as_dict=True)
+    """Return the union of the calls of each process; those of an unknown one are nobody's."""
+    told = calls.select("pid", "start_ns", "end_ns").drop_nulls("pid")
+    parts = told.partition_by("pid", as_dict=True)
     return {pid: _merged(rows) for (pid,), rows in parts.items()}
 
 

@@ -173,13 +173,15 @@ def _starts_from_cycles(
 
 
 def _starts_from_replays(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Return the first kernel of each step whose graphs were replayed.
+    """Return the first kernel of each step whose graphs were replayed; none without launch ids.
 
     Replays become one unit each, named by what they hold; a step then begins after the read-back
     (a copy to the host) that ended the one before, or else after the longest idle stretch.
     """
     units = _units(rows)
     replay_at = np.flatnonzero(units["is_replay"].to_numpy())
+    if not replay_at.size:
+        return np.empty(0, np.int64)
     symbols = units["symbol"].to_numpy()
     heads = _step_replays(symbols[replay_at], units["ns"].to_numpy()[replay_at])
     heads = replay_at[heads]

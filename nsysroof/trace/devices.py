@@ -133,10 +133,8 @@ def _pack(pid: pl.Series, device: pl.Series) -> pl.Series:
 
 def read_gpus(reader: TableReader) -> tuple[tuple[GpuFacts, ...], DeviceMap]:
     """Return the GPUs that the export describes, by number, and where processes ran."""
-    rows = _read(reader, _GPU_TABLE, _GPU_FIELDS) or _from_json(reader)
-    devices = [
-        row for row in _read(reader, _DEVICE_TABLE, _DEVICE_FIELDS) if row["gpu"] is not None
-    ]
+    rows = _numbered(_read(reader, _GPU_TABLE, _GPU_FIELDS)) or _numbered(_from_json(reader))
+    devices = _numbered(_read(reader, _DEVICE_TABLE, _DEVICE_FIELDS))
     facts = tuple(_facts(row, devices) for row in sorted(rows, key=lambda row: int(row["gpu"])))
     by_process = {
         (row["pid"] & 0xFFFFFF, row["device"]): row["gpu"]
@@ -145,6 +143,11 @@ def read_gpus(reader: TableReader) -> tuple[tuple[GpuFacts, ...], DeviceMap]:
     }
     by_device = {row["ordinal"]: row["gpu"] for row in rows if row["ordinal"] is not None}
     return facts, DeviceMap(by_process=by_process, by_device=by_device)
+
+
+def _numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows that say which GPU they are of."""
+    return [row for row in rows if row["gpu"] is not None and 0 <= row["gpu"] <= _LARGEST_GPU]
 
 
 def _facts(row: dict[str, Any], devices: list[dict[str, Any]]) -> GpuFacts:

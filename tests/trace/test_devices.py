@@ -152,3 +152,11 @@ def test_replay_without_a_device_is_set_aside_where_two_could_be_meant(opened: O
     assert trace.replays.is_empty()
     texts = [f.text for f in trace.capture().findings if f.slug == "bad-timestamps"]
     assert texts == ["set aside: 1 of 1 graph replay records (100.0 %: unknown-device 1)"]
+
+
+def test_a_process_on_a_gpu_that_cannot_be_is_mapped_by_its_own_number(opened: Open) -> None:
+    export = ExportBuilder().gpu(0, "A").gpu(1, "A").process(11, cuda_devices=[-5])
+    export.process(22, cuda_devices=[1]).kernel("k", 1, 2, pid=11).kernel("k", 3, 4, pid=22)
+    trace = opened(export)
+    assert trace.kernels.select("gpu", "pid").rows() == [(0, 11), (1, 22)]
+    assert "device-mapping-assumed" in slugs(trace)
