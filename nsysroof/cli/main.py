@@ -11,6 +11,7 @@ import typer
 
 from nsysroof.cli.app import app
 from nsysroof.cli.options import DEBUG
+from nsysroof.cli.output import forget_stdout
 from nsysroof.errors import NsysroofError
 from nsysroof.report.characters import printable
 
@@ -45,12 +46,12 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_stdout()
+        forget_stdout()
         return CLOSED_PIPE
     except SystemExit as stopped:  # how completion ends, and what typer makes of a closed pipe
         if not stopped.code:
             return 0
-        _forget_stdout()
+        forget_stdout()
         return CLOSED_PIPE
     except Exception as error:  # noqa: BLE001  the last resort of the process
         if os.environ.get(DEBUG):
@@ -81,8 +82,3 @@ def _tell(lines: Sequence[str]) -> None:
     """Write lines to stderr; names in them are made inert."""
     for line in lines:
         print(printable(line), file=sys.stderr)
-
-
-def _forget_stdout() -> None:
-    """Give the interpreter a place to flush to at exit, since nobody reads stdout any more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -60,9 +60,18 @@ class Destination:
             if not os.environ.get(QUIET):
                 print(f"wrote {self.path}", file=sys.stderr)
         else:
+            self._write_stdout(result)
+
+    def _write_stdout(self, result: View | Slices) -> None:
+        try:
             _prepare_stdout()
             self._render(result, sys.stdout)
             sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            forget_stdout()
+            raise _no_stdout(str(error.strerror)) from error
 
     def _render(self, result: View | Slices, stream: TextIO) -> None:
         renderer = self.renderer
@@ -117,6 +126,8 @@ def choose_destination(
     if path is not None:
         inputs = [source] if isinstance(source, Path) else source or []
         check_free(path, force=output.force, inputs=inputs)
+    elif sys.stdout is None:
+        raise _no_stdout("it is closed")
     if output.format is not None:
         renderer = any_renderer(output.format, formats)
         if path is None and isinstance(renderer, FileRenderer | TraceRenderer):
@@ -163,6 +174,19 @@ def _is_our_folder(path: Path) -> bool:
     """Return whether a folder holds tables and nothing else, so that no work of others is lost."""
     return path.is_dir() and all(
         entry.suffix == _TABLE_SUFFIX and entry.is_file() for entry in path.iterdir()
+    )
+
+
+def forget_stdout() -> None:
+    """Give the interpreter a place to flush to at exit, since what stdout was takes no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _no_stdout(reason: str) -> UsageError:
+    return UsageError(
+        f"cannot write to standard output: {reason}",
+        hint="give -o a file, or standard output a place that takes it",
+        slug="cannot-write",
     )
 
 

@@ -94,6 +94,31 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
     assert (process.returncode, told) == (141, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize("fmt", ["table", "json"])
+def test_a_full_disk_behind_stdout_is_an_error_of_the_user(fmt: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run(
+            [*START, "gpus", "-f", fmt], check=False, stdout=full, stderr=subprocess.PIPE
+        )
+    assert result.returncode == 2
+    assert result.stderr.decode().splitlines() == [
+        "error: cannot write to standard output: No space left on device",
+        "hint: give -o a file, or standard output a place that takes it   [cannot-write]",
+    ]
+
+
+@pytest.mark.parametrize("more", [[], ["-f", "json"]])
+def test_a_closed_stdout_is_an_error_of_the_user(more: list[str]) -> None:
+    result = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *START, "gpus", *more], check=False, capture_output=True
+    )
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[0] == (
+        b"error: cannot write to standard output: it is closed"
+    )
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["analyze", "--help"], ["rules", "--help"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     script = (
