@@ -175,11 +175,7 @@ def _open_read_only(path: Path, head: bytes, shown: Path) -> str:
     """
     plain = f"file:{quote(str(path.absolute()))}?mode=ro"
     immutable = f"{plain}&immutable=1"
-    writing = any(
-        Path(f"{path}{suffix}").exists() and Path(f"{path}{suffix}").stat().st_size
-        for suffix in ("-wal", "-journal")
-    )
-    if writing:
+    if any(_holds_something(Path(f"{path}{suffix}")) for suffix in ("-wal", "-journal")):
         raise _refusal(
             shown,
             "the SQLite file is being written, or its writer was interrupted",
@@ -189,6 +185,13 @@ def _open_read_only(path: Path, head: bytes, shown: Path) -> str:
     if _WAL_VERSION in head[18:20]:
         return _first_that_opens([immutable], shown)
     return _first_that_opens([plain, immutable], shown)
+
+
+def _holds_something(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:  # a writer takes its journal away at any moment
+        return False
 
 
 def _first_that_opens(uris: list[str], shown: Path) -> str:

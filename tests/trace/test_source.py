@@ -251,6 +251,17 @@ def test_writer_with_a_journal_is_refused(tmp_path: Path) -> None:
         writer.close()
 
 
+def test_a_journal_that_goes_away_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that commits removes its journal between any two looks at it."""
+    path = one_kernel().write(tmp_path / "run.sqlite")
+    journal = Path(f"{path}-journal")
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda at, **how: at == journal or exists(at, **how))
+    assert open_trace(path).kernels.height == 1
+
+
 def test_change_while_open_is_noticed(tmp_path: Path) -> None:
     path = one_kernel().write(tmp_path / "run.sqlite")
     trace = open_trace(path)
