@@ -19,14 +19,17 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
         idle_known: False where the capture hides work, so that what looks idle may be busy.
     """
     rows = []
-    for gpu, rows_of_gpu in by_gpu(activities.select("gpu", "activity", "start_ns", "end_ns")):
+    told = ["gpu", "activity", "start_ns", "end_ns", "pid", "correlation"]
+    for gpu, rows_of_gpu in by_gpu(activities.select(told)):
         part = rows_of_gpu.drop("gpu")
         busy = _union(part)
         start, end = _first_to_last(part)
         total = int((part["end_ns"] - part["start_ns"]).sum())
         kernels = part.filter(pl.col("activity") == int(Activity.KERNEL))
-        computing = _union(kernels)
         replays = part.filter(pl.col("activity") == int(Activity.REPLAY))
+        # A replay whose kernels are there runs when they do; of another nothing else is known.
+        hiding = replays.join(kernels, on=["pid", "correlation"], how="anti")
+        computing = _union(pl.concat([kernels, hiding]) if hiding.height else kernels)
         running = _union(pl.concat([kernels, replays])) if replays.height else computing
         kernel_busy = running.total_ns
         own_gaps = gaps.select("gpu", "start_ns", "end_ns", "cause").filter(pl.col("gpu") == gpu)
@@ -61,11 +64,12 @@ def _kernel_window(
     if not kernels.height:
         return None
     start, end = _first_to_last(kernels)
+    computing_ns = computing.clip(start, end).total_ns
     busy_ns = busy.clip(start, end).total_ns
     return KernelWindow(
         start_ns=start,
         window_ns=end - start,
-        no_kernel_ns=end - start - computing.total_ns,
+        no_kernel_ns=end - start - computing_ns,
         busy_ns=busy_ns,
         idle_ns=end - start - busy_ns if idle_known else None,
     )

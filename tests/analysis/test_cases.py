@@ -49,6 +49,9 @@ def test_o1_a_graph_level_capture_is_busy_and_explains_nothing(analyzed: Analyze
     assert line.window_ns == pytest.approx(3493.1 * MS, rel=1e-3)
     assert line.idle_ns is not None
     assert line.idle_ns / line.window_ns <= 0.0473
+    assert line.kernel_window is not None
+    # From the first to the last small kernel the replays count as kernels, though opaque.
+    assert line.kernel_window.no_kernel_ns == line.kernel_window.idle_ns
     assert found.coverage.time_explained == 0.0
     assert found.operators == []
     slugs = {finding.slug: finding for finding in found.capture.findings}

@@ -101,7 +101,14 @@ class Truth:
         start = min(self.work[at].start for at in kernels)
         end = max(self.work[at].end for at in kernels)
         inside = self.bitmap.between(start, end)
-        computing = self.bitmap.covered_by(kernels)
+        shown = {(self.work[at].pid, self.work[at].correlation) for at in kernels}
+        hiding = [
+            at
+            for at in self.bitmap.of_kinds("replay")
+            if self.work[at].correlation is None
+            or (self.work[at].pid, self.work[at].correlation) not in shown
+        ]
+        computing = self.bitmap.covered_by([*kernels, *hiding])
         return {
             "start_ns": start,
             "window_ns": end - start,
