@@ -164,6 +164,13 @@ _ANALYSIS = (
         action="Choose with `--phase`, or cut with `--window`.",
     ),
     FindingKind(
+        slug="warm-up-in-window",
+        severities=(_NOTE,),
+        meaning="5 % or more of the window or of the work is in no step: loading, warm-up, graph "
+        "capture, holes. The budget leaves it out; tables over the window do not.",
+        action="Cut it off with `--window`; the finding names the seconds.",
+    ),
+    FindingKind(
         slug="model-mismatch",
         severities=(_ERROR,),
         meaning="A step runs attention another number of times than the model has layers, or its "

@@ -22,6 +22,7 @@ from nsysroof.analysis.metrics import metric_rows
 from nsysroof.analysis.nvtx_coverage import nvtx_coverage
 from nsysroof.analysis.operators import operator_rows
 from nsysroof.analysis.options import Options
+from nsysroof.analysis.outside import work_outside_steps
 from nsysroof.analysis.overlap import overlap_rows
 from nsysroof.analysis.products import (
     ToldProducts,
@@ -271,6 +272,7 @@ def _findings(
         *(find.no_steps(options.step_range) if stepless else []),
         *_range_findings(trace, options, found),
         *find.mixed_phases(found.phases, found.analysed.phase),
+        *work_outside_steps(found.activities, found.steps, anchor_ns=found.picked.anchor_ns),
         *find.low_coverage(covered, modelled=found.theory.model is not None),
         *find.below_bound(judged.impossible),
         *find.doubtful_inputs(judged.impossible, judged.contradicted),

@@ -314,6 +314,13 @@ def test_o19_load_warm_up_and_prefill_are_not_averaged_into_decode(analyzed: Ana
     assert line.idle_by_cause is not None
     # The hole lies before the first step, the other idle time is 0.1 ms after 99 of 100 steps.
     assert line.idle_by_cause["outside_steps"] == hole
+    (outside,) = [one for one in found.capture.findings if one.slug == "warm-up-in-window"]
+    # 54,740.4 of 55,396.3 ms, and 40.4 of 686.4 ms of kernels.
+    assert outside.text.startswith("98.8 % of the window and 5.9 % of the work of GPU 0")
+    assert outside.hint == "cut them off with --window 54.740-55.397"
+    cut = analyzed(export, Options(window=(54.740, 55.397)))
+    assert cut.budget == found.budget
+    assert "warm-up-in-window" not in {one.slug for one in cut.capture.findings}
     assert line.idle_ns == hole + 99 * 100_000
     # The prompt's launches are no part of what a decode step is measured on.
     assert {row.name: row.instances for row in found.kernels}["flash_fwd_kernel"] == 256

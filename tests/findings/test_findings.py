@@ -239,6 +239,12 @@ CASES: list[tuple[str, str, Case, Case]] = [
         built(lambda: marked(PREFILL, DECODE, DECODE), step_range="^step"),
         built(lambda: marked(DECODE, DECODE), step_range="^step"),
     ),
+    (
+        "warm-up-in-window",
+        "note",
+        built(lambda: loosely_marked(2_000), step_range="^step"),
+        built(lambda: marked(DECODE, DECODE), step_range="^step"),
+    ),
     ("model-mismatch", "error", fixture(model="llama-3.1-8b"), fixture()),
     ("low-coverage", "warning", fixture(model="gpt2"), fixture()),
     ("below-bound", "error", fixture(context=(65536,)), fixture()),
