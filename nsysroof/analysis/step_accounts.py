@@ -99,7 +99,7 @@ def step_rows(
             copy_ns=row["copy_ns"],
             idle_ns=row["idle_ns"],
             overlap_ns=row["overlap_ns"],
-            idle_by_cause={cause: row[cause] for cause in IDLE_CAUSES if row[cause]},
+            idle_by_cause={cause: row[cause] for cause in IDLE_CAUSES},
         )
         for row in rows.iter_rows(named=True)
     ]

@@ -87,7 +87,7 @@ def step_budget(
         overlap_ns=total - busy,
         by_role=dict(by_role.iter_rows()),
         by_kernel=_by_kernel(kernels, served, texts, hidden_ns),
-        idle_by_cause={c: ns for c, ns in sum_causes(idle, IDLE_CAUSES).items() if ns},
+        idle_by_cause=sum_causes(idle, IDLE_CAUSES),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from nsysroof.analysis import Options, analyze
 from nsysroof.analysis.pipeline import label_kernels
-from nsysroof.results import SHORTENED, Report, StepAccount
+from nsysroof.results import IDLE_CAUSES, SHORTENED, Report, StepAccount
 from nsysroof.trace import Trace, open_trace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -99,6 +99,7 @@ def test_each_step_adds_up_and_the_median_one_has_the_budget(name: str) -> None:
     for row in rows:
         work = row.bound_ns + row.over_bound_ns + row.fixed_ns + row.unexplained_ns + row.copy_ns
         assert row.wall_ns == work + row.idle_ns - row.overlap_ns
+        assert row.idle_by_cause.keys() == set(IDLE_CAUSES)  # 0 is known, and no null
         assert sum(row.idle_by_cause.values()) == row.idle_ns
     assert found.budget is not None
     [median] = [row for row in rows if (row.gpu, row.step) == (found.budget.gpu, found.budget.step)]

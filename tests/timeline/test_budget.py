@@ -8,7 +8,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysroof.results import Budget, StepKernel
+from nsysroof.results import IDLE_CAUSES, Budget, StepKernel
 from nsysroof.timeline.activity import ACTIVITIES, Activity
 from nsysroof.timeline.budget import Share, step_budget, step_sums
 from nsysroof.timeline.intervals import idle_gaps
@@ -119,7 +119,7 @@ def test_a_step_worked_out_by_hand() -> None:
             StepKernel(name="known", role="role.fixed", instances=1, ns=40),
             StepKernel(name="foreign", role=None, instances=1, ns=15),
         ],
-        idle_by_cause={"sync": 25},
+        idle_by_cause=dict.fromkeys(IDLE_CAUSES, 0) | {"sync": 25},
     )
 
 

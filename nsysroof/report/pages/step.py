@@ -165,7 +165,7 @@ def _step(row: StepRow, *, several: bool) -> Row:
         f"{row.step}",
         f"{row.start_ns / 1e6:,.1f}",
         *map(format_us, terms),
-        causes[0][0] if causes else "–",
+        causes[0][0] if causes and causes[0][1] else "–",
     )
     return Row(cells=cells)
 

@@ -189,7 +189,7 @@ class Truth:
             "overlap_ns": self.bitmap.overlap(within),
             "by_role": dict(+roles),
             "by_kernel": by_kernel,
-            "idle_by_cause": dict(+Counter(sum_causes(self.idle, step.start, step.end))),
+            "idle_by_cause": sum_causes(self.idle, step.start, step.end),
         }
 
     def kernel_sums(
