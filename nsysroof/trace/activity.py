@@ -25,7 +25,10 @@ from nsysroof.trace.texts import index_texts
 CLOCK_ERROR_NS = 1_000_000
 """How much earlier than its own launch call a row may start: the clocks of GPU and host differ."""
 
-# Arrays live in device memory; 11 to 13 are migrations of managed memory.
+_MIGRATIONS = [11, 12, 13]
+"""Kinds of copies that move managed memory, which nobody has to pin."""
+
+# Arrays live in device memory.
 _COPY_KINDS = dict.fromkeys((1, 3, 11), "h2d") | dict.fromkeys((2, 4, 12), "d2h")
 _COPY_KINDS |= dict.fromkeys((5, 6, 7, 8), "d2d") | dict.fromkeys((10, 13), "p2p")
 _MEMORY_KINDS = dict(enumerate(("pageable", "pinned", "device", "array", "managed")))
@@ -175,9 +178,14 @@ def read_copies(reader: TableReader, fields: dict[str, Field], conditions: Condi
     kind = pl.col("copy_kind").replace_strict(_COPY_KINDS, default="other", return_dtype=pl.String)
 
     def name_kinds(part: pl.DataFrame) -> pl.DataFrame:
+        migrates = pl.col("copy_kind").is_in(_MIGRATIONS)
         memory = {
-            side: pl.col(f"{side}_kind").replace_strict(
-                _MEMORY_KINDS, default="unknown", return_dtype=pl.String
+            side: pl.when(migrates & (pl.col(f"{side}_kind") == 0))
+            .then(pl.lit("managed"))
+            .otherwise(
+                pl.col(f"{side}_kind").replace_strict(
+                    _MEMORY_KINDS, default="unknown", return_dtype=pl.String
+                )
             )
             for side in ("src", "dst")
         }

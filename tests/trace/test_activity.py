@@ -163,6 +163,12 @@ def test_kinds_of_copies(opened: Open) -> None:
         start=70, end=75, deviceId=0, contextId=1, streamId=7, globalPid=4000 << 24,
         bytes=700, copyKind=11, srcKind=6, dstKind=9,
     )  # fmt: skip
+    # A migration whose ends are not told: 0 would read as pageable host memory.
+    export.row(
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        start=80, end=85, deviceId=0, contextId=1, streamId=7, globalPid=4000 << 24,
+        bytes=800, copyKind=12, srcKind=0, dstKind=0,
+    )  # fmt: skip
     copies = opened(export).copies
     assert copies.select("kind", "src", "dst", "bytes").rows() == [
         ("h2d", "pinned", "device", 100),
@@ -172,6 +178,7 @@ def test_kinds_of_copies(opened: Open) -> None:
         ("other", "pageable", "pageable", 500),
         ("p2p", "device", "device", 600),
         ("h2d", "managed", "unknown", 700),
+        ("d2h", "managed", "managed", 800),
     ]
 
 
