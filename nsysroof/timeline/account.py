@@ -28,7 +28,9 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
         kernels = part.filter(pl.col("activity") == int(Activity.KERNEL))
         replays = part.filter(pl.col("activity") == int(Activity.REPLAY))
         # A replay whose kernels are there runs when they do; of another nothing else is known.
-        hiding = replays.join(kernels, on=["pid", "correlation"], how="anti")
+        hiding = replays
+        if replays.height:
+            hiding = replays.join(kernels, on=["pid", "correlation"], how="anti")
         computing = _union(pl.concat([kernels, hiding]) if hiding.height else kernels)
         running = _union(pl.concat([kernels, replays])) if replays.height else computing
         kernel_busy = running.total_ns
