@@ -68,7 +68,7 @@ def place_operators(
             (null outside the analysed steps), sorted by GPU and start.
         classes: Class of each distinct name.
         plans: Ways in which a step may run, the likeliest first; the one that explains the
-            longest kernel sequence best is taken for all.
+            usual kernel sequence best is taken for all.
         floor_ns: Time that the smallest kernel takes.
     """
     told = ("gpu", "stream", "start_ns", "end_ns", "name", "replayed", "step")
@@ -77,8 +77,8 @@ def place_operators(
     stepped = _model_streams(rows if inside.all() else rows.filter(inside))
     known = any(plan.operators for plan in plans)
     patterns = _patterns(stepped, classes) if known else []
-    longest = max(patterns, key=lambda pattern: len(pattern.launches), default=None)
-    plan, fitted = _best_plan(plans, longest.launches if longest else [], floor_ns)
+    usual = _usual(patterns)
+    plan, fitted = _best_plan(plans, usual.launches if usual else [], floor_ns)
     covers: dict[tuple[int, ...], int] = {}
     penalties: list[float] = []
     numbers = np.full(kernels.height, _UNPLACED, dtype=np.uint32)
@@ -87,7 +87,7 @@ def place_operators(
     for pattern in patterns:
         found = (
             fitted
-            if pattern is longest
+            if pattern is usual
             else align(pattern.launches, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
         ).assignments
         numbers[pattern.rows] = _numbered(found, covers, penalties)
@@ -150,10 +150,21 @@ def _patterns(stepped: pl.DataFrame, classes: Sequence[KernelClass]) -> list[_Pa
     return found
 
 
+def _usual(patterns: Sequence[_Pattern]) -> _Pattern | None:
+    """Return the sequence of most steps; of several, one of middle length.
+
+    The longest may be two steps that were not told apart, the shortest one that was cut off.
+    """
+    most = max((len(pattern.rows) for pattern in patterns), default=0)
+    often = [pattern for pattern in patterns if len(pattern.rows) == most]
+    often.sort(key=lambda pattern: len(pattern.launches))
+    return often[len(often) // 2] if often else None
+
+
 def _best_plan(
-    plans: Sequence[Plan], longest: Sequence[Launch], floor_ns: float
+    plans: Sequence[Plan], usual: Sequence[Launch], floor_ns: float
 ) -> tuple[Plan, Alignment]:
-    """Return the plan with the highest score on the longest sequence, and its alignment.
+    """Return the plan with the highest score on the usual sequence, and its alignment.
 
     Where the fused ones leave hardly a matrix product over, the others are not tried.
     """
@@ -162,14 +173,14 @@ def _best_plan(
         layers = sum(op.role == "attn.core" for op in plan.operators)
         if not plan.fused and 2 * left_over < max(layers, 1):
             break
-        found = align(longest, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
+        found = align(usual, plan.operators, plan.bounds_ns, floor_ns=floor_ns)
         if found.score <= fitted.score:
             continue
         best, fitted = plan, found
         if plan.fused:
             left_over = sum(
                 not assignment.operators and _GEMM in launch.implements
-                for assignment, launch in zip(found.assignments, longest, strict=True)
+                for assignment, launch in zip(found.assignments, usual, strict=True)
             )
     return best, fitted
 

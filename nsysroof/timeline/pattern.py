@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-_ALIKE = 0.02  # two stretches hold the same if their lengths differ by no more
+ALIKE = 0.02
+"""Two stretches hold the same if their lengths differ by no more than this share."""
+MIN_LAYERS = 6
+"""A step repeats its layers so often at least; what repeats nothing inside is itself a layer."""
+MIN_LAYER_KINDS = 3
+"""Kinds of kernel in a layer that occur equally often in a step, at least."""
+
 _REGULAR = 0.75  # share of alike stretches that makes a symbol a landmark
 _MIN_REPEATS = 2  # equal stretches needed; fewer prove nothing
-_MIN_LAYERS = 6  # a step repeats its layers; what repeats nothing inside is itself a layer
-_MIN_LAYER_KINDS = 3  # kinds of kernel in a layer that occur equally often in a step
 
 
 def find_cycles(
@@ -51,7 +55,7 @@ def find_cycles(
         places = order[bounds[kind] : bounds[kind + 1]]
         if places.size <= _MIN_REPEATS or not _is_landmark(np.diff(places), layers):
             continue
-        if not layered or _holds_layers(at[places[0] : places[1]]):
+        if not layered or depth_of(at[places[0] : places[1]]):
             landmarks.append(places)
     if not landmarks:
         return none
@@ -60,19 +64,25 @@ def find_cycles(
     return max(peers, key=lambda places: (float(np.median(idle_before[places])), -int(places[0])))
 
 
-def _holds_layers(symbols: npt.NDArray[np.intp]) -> bool:
-    """Return whether several symbols of a stretch occur equally often, as kernels of layers do.
+def depth_of(symbols: npt.NDArray[np.integer]) -> int:
+    """Return how often the layers of a stretch repeat, 0 where it holds none.
 
-    Generic kernels recur within one layer too, but each as often as it happens to.
+    Several kernels of a layer occur equally often. Generic kernels recur within one layer too,
+    but each as often as it happens to. Of several such numbers it is the least: others are its
+    multiples, of kernels that a layer launches more than once.
+
+    >>> depth_of(np.array([9, *[1, 2, 3, 4, 4] * 8])), depth_of(np.array([1, 2, 3, 3, 3]))
+    (8, 0)
     """
-    counts = np.bincount(symbols)
-    sharing = np.bincount(counts[counts >= _MIN_LAYERS])
-    return bool(sharing.size) and int(sharing.max()) >= _MIN_LAYER_KINDS
+    counts = np.unique(symbols, return_counts=True)[1]
+    sharing = np.bincount(counts[counts >= MIN_LAYERS])
+    depths = np.flatnonzero(sharing >= MIN_LAYER_KINDS)
+    return int(depths[0]) if depths.size else 0
 
 
 def _is_landmark(lengths: npt.NDArray[np.intp], layers: int | None) -> bool:
     typical = float(np.median(lengths))
-    odd = np.flatnonzero(np.abs(lengths - typical) > _ALIKE * typical)
+    odd = np.flatnonzero(np.abs(lengths - typical) > ALIKE * typical)
     if lengths.size - odd.size < max(_MIN_REPEATS, _REGULAR * lengths.size):
         return False
     if layers is not None and lengths.size + 1 == layers:
@@ -84,7 +94,8 @@ def _is_landmark(lengths: npt.NDArray[np.intp], layers: int | None) -> bool:
     inner = int(runs[0]) if runs.size else max(head, tail)
     recurring = bool((runs == inner).all()) and head <= inner and tail <= inner
     if runs.size == 0:
-        recurring = head == tail
-    if layers is not None and runs.size:
+        # Two steps, if the layer occurs so often; else one odd step in the middle of the others.
+        recurring = head == tail and (layers is None or layers % (inner + 1) == 0)
+    elif layers is not None:
         return inner + 1 != layers
     return not recurring

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from nsysroof.timeline.activity import COPY_KINDS, Activity, by_gpu
+from nsysroof.timeline.activity import Activity, by_gpu
 from nsysroof.timeline.annotations import PREFIXES, step_marks
 from nsysroof.timeline.pattern import find_cycles
 from nsysroof.timeline.ranges import calls_inside, ranges_matching
+from nsysroof.timeline.replays import HOLE_NS, idle_before, starts_from_replays
 from nsysroof.trace import Trace
 
 STEPS = pl.Schema(
@@ -34,7 +35,6 @@ STEPS = pl.Schema(
     }
 )
 _HOLE_STEPS = 10
-_HOLE_NS = 100_000_000
 
 
 class StepSource(StrEnum):
@@ -162,113 +162,14 @@ def _starts_from_cycles(
     if filling.any():
         running = running.filter(~filling)
     if running["replayed"].any():
-        starts = _starts_from_replays(running)
+        starts = starts_from_replays(running)
         if starts.size:
             return starts, StepSource.GRAPH
     kernels = running.filter(pl.col("activity") == int(Activity.KERNEL))
     cycles = find_cycles(
-        kernels["name"].to_numpy(), _idle_before(kernels), layers=layers, layered=True
+        kernels["name"].to_numpy(), idle_before(kernels), layers=layers, layered=True
     )
     return kernels["start_ns"].to_numpy()[cycles], StepSource.PATTERN
-
-
-def _starts_from_replays(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Return the first kernel of each step whose graphs were replayed; none without launch ids.
-
-    Replays become one unit each, named by what they hold; a step then begins after the read-back
-    (a copy to the host) that ended the one before, or else after the longest idle stretch.
-    """
-    units = _units(rows)
-    replay_at = np.flatnonzero(units["is_replay"].to_numpy())
-    if not replay_at.size:
-        return np.empty(0, np.int64)
-    symbols = units["symbol"].to_numpy()
-    heads = _step_replays(symbols[replay_at], units["ns"].to_numpy()[replay_at])
-    heads = replay_at[heads]
-    kernel_like = units["kernel_like"].to_numpy()
-    readback = (units["copy_kind"] == "d2h").fill_null(value=False).to_numpy()
-    idle = _idle_before(units)
-    firsts: list[int] = []
-    previous_end = 0
-    for number, head in enumerate(heads.tolist()):
-        first = previous_end
-        if number:
-            between = np.arange(previous_end, head + 1)
-            copies = between[readback[between]]
-            first = int(copies[-1]) + 1 if copies.size else int(between[idle[between].argmax()])
-        kernel = np.flatnonzero(kernel_like[first : head + 1])
-        firsts.append(first + int(kernel[0]))
-        last = heads[number + 1] if number + 1 < heads.size else len(symbols)
-        inner = replay_at[(replay_at >= head) & (replay_at < last)]
-        previous_end = int(inner[-1]) + 1
-    return units["start_ns"].to_numpy()[firsts]
-
-
-def _units(rows: pl.DataFrame) -> pl.DataFrame:
-    """Collapse each replay to one row; other kernels and copies stay rows of their own."""
-    replay = pl.col("replayed") & pl.col("correlation").is_not_null()
-    # What a replay holds, in any order: a sum of hashes names it.
-    content = pl.col("name").fill_null(2**32 - 1).hash(seed=1)
-    replays = (
-        rows.lazy()
-        .filter(replay)
-        .group_by("pid", "correlation")
-        .agg(
-            pl.col("start_ns").min(),
-            pl.col("end_ns").max(),
-            (content.cast(pl.UInt64) // 2**20).sum().alias("symbol"),
-            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"),
-        )
-        .select(
-            "start_ns",
-            "end_ns",
-            "symbol",
-            "ns",
-            pl.lit(value=True).alias("is_replay"),
-            pl.lit(value=True).alias("kernel_like"),
-            pl.lit(None, dtype=COPY_KINDS).alias("copy_kind"),
-        )
-        .collect(engine="streaming")
-    )
-    others = rows.filter(~replay.fill_null(value=False)).select(
-        "start_ns",
-        "end_ns",
-        (content.cast(pl.UInt64) // 2**20).alias("symbol"),
-        (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
-        pl.lit(value=False).alias("is_replay"),
-        (pl.col("activity") == int(Activity.KERNEL)).alias("kernel_like"),
-        "copy_kind",
-    )
-    return pl.concat([replays, others]).sort("start_ns", "end_ns", "symbol")
-
-
-def _step_replays(
-    symbols: npt.NDArray[np.uint64], ns: npt.NDArray[np.int64]
-) -> npt.NDArray[np.intp]:
-    """Return which replays begin a step.
-
-    One graph per step: every replay of a whole-step graph does. Many graphs per step (a model
-    compiled piece by piece): the cycle in the sequence of graphs tells, and its first piece.
-    """
-    cycles = find_cycles(symbols, np.zeros(symbols.size, np.int64), layers=None, layered=False)
-    if not cycles.size:
-        heaviest = _heaviest(symbols, ns)
-        return np.flatnonzero(symbols == heaviest)
-    return cycles
-
-
-def _heaviest(symbols: npt.NDArray[np.uint64], ns: npt.NDArray[np.int64]) -> np.uint64:
-    kinds, at = np.unique(symbols, return_inverse=True)
-    return np.uint64(kinds[np.bincount(at, weights=ns).argmax()])
-
-
-def _idle_before(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Return the idle ns before each row, 0 where something still ran."""
-    starts, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    if not starts.size:
-        return starts
-    reach = np.maximum.accumulate(ends)
-    return np.append(0, np.maximum(starts[1:] - reach[:-1], 0))
 
 
 def _windows(
@@ -281,7 +182,7 @@ def _windows(
     times, reach = rows["start_ns"].to_numpy(), np.maximum.accumulate(rows["end_ns"].to_numpy())
     window_ends = np.append(starts[1:], reach[-1])
     if starts.size > 1:
-        limit = max(_HOLE_STEPS * float(np.median(np.diff(starts))), float(_HOLE_NS))
+        limit = max(_HOLE_STEPS * float(np.median(np.diff(starts))), float(HOLE_NS))
         holes = reach[:-1][times[1:] - reach[:-1] > limit]
         # Work after a hole, such as the copies for the next step, belongs to no step.
         next_hole = np.append(holes, np.iinfo(np.int64).max)[np.searchsorted(holes, starts)]

@@ -67,6 +67,16 @@ def test_an_odd_step_between_does_not_hide_the_others() -> None:
     assert cycles(symbols) == starts
 
 
+@pytest.mark.parametrize("before", [3, 5, 6])
+def test_an_odd_step_in_the_middle_hides_nothing_where_the_layers_are_known(before: int) -> None:
+    # As many steps before the prompt as after it look like the layers of two steps.
+    odd = [*PROLOGUE, *[7, 8, 9] * 12, *EPILOGUE]
+    symbols = step() * before + odd + step() * before
+    starts = [number * len(step()) for number in range(before + 1)]
+    starts += [starts[-1] + len(odd) + number * len(step()) for number in range(before)]
+    assert cycles(symbols, 32) == starts
+
+
 def test_the_cycle_begins_after_the_longest_idle_time() -> None:
     symbols = step() * 4
     idle = np.zeros(len(symbols), np.int64)
