@@ -35,9 +35,10 @@ def step_phases(
 
     What a schedule or the engine says of a step holds. Elsewhere a step with prefill attention
     alone prefills, with decode attention alone decodes, with both is mixed. Where the names fit
-    both and no grid tells, a replayed step among eager ones decodes; else it is the phase that the
-    user states; without a word of the user a replayed step decodes, and so do steps that repeat
-    where none is replayed. A step without attention, or of which nothing tells, is ``other``.
+    both, a replayed step among eager ones decodes, and an eager one with several tiles of queries
+    prefills; else it is the phase that the user states; without a word of the user a replayed step
+    decodes, and so do steps that repeat where none is replayed. A step without attention, or of
+    which nothing tells, is ``other``.
 
     Args:
         kernels: Kernels with ``gpu``, ``step``, ``name`` and ``grid``.
@@ -52,6 +53,7 @@ def step_phases(
         .agg(
             (pl.col("told") == "prefill").any().alias("prefill"),
             (pl.col("told") == "decode").any().alias("decode"),
+            (pl.col("told") == "tiles").any().alias("tiles"),
         )
     )
     silent = ~pl.col("prefill") & ~pl.col("decode")
@@ -65,6 +67,8 @@ def step_phases(
         .then(pl.lit("prefill"))
         .when(silent & pl.col("replayed") & ~pl.col("replayed").all())
         .then(pl.lit("decode"))
+        .when(silent & pl.col("tiles") & ~pl.col("replayed"))
+        .then(pl.lit("prefill"))
         .when(silent & pl.lit(stated is not None))
         .then(pl.lit(stated))
         .when(pl.col("decode") | pl.col("replayed") | (silent & eager & (pl.len() > 1)))
@@ -74,7 +78,7 @@ def step_phases(
     phased = (
         steps.join(told, on=["gpu", "step"], how="left", maintain_order="left")
         .with_columns(decided.alias("phase"))
-        .drop("prefill", "decode")
+        .drop("prefill", "decode", "tiles")
     )
     return phased if known is None else phased.with_columns(phase=known.fill_null(phased["phase"]))
 
@@ -100,4 +104,4 @@ def _phase(kernel: KernelClass, grid: Sequence[int]) -> str:
         return "decode"
     told = str(kernel.attributes.get("phase", "either"))
     several_tiles = str(kernel.rule).startswith(_QUERY_TILES_IN_X) and grid[0] > 1
-    return "prefill" if told == "either" and several_tiles else told
+    return "tiles" if told == "either" and several_tiles else told

@@ -32,7 +32,7 @@ def eager_steps(*, rows: int = 1, wider: int = 0) -> ExportBuilder:
         for name, role, ns in decode_pass("llama-3.1-8b"):
             number += 1
             launch = at - 30_000
-            grid = 132
+            grid = 1 if role == "attn.core" else 132  # one tile of queries
             if role in SHAPES:
                 n, k = SHAPES[role]
                 grid = n // 64
