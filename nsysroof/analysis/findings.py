@@ -284,11 +284,11 @@ def profiler_inflation(assumptions: Assumptions, measured_ns: int | None) -> lis
     ]
 
 
-def attention_calls(kernels: pl.DataFrame, attention_names: Sequence[int]) -> int:
-    """Return how often attention runs in the typical analysed step."""
+def calls_per_step(kernels: pl.DataFrame, names: Sequence[int]) -> int:
+    """Return how often kernels of these names run in the typical analysed step."""
     per_step = (
         kernels.select("gpu", "step", "name")
-        .filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(attention_names)))
+        .filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(names)))
         .group_by("gpu", "step")
         .len()["len"]
     )

@@ -125,7 +125,7 @@ def measure(trace: Trace, options: Options) -> Measured:
         grid_batch=batch_of_grids(kernels, analysed.steps, classes),
         visible=visible,
         value_first=projects_value_first(classes),
-        attention_calls=find.attention_calls(in_steps, attention_names(classes)),
+        attention_calls=find.calls_per_step(in_steps, attention_names(classes)),
     )
     placement = place_operators(
         in_steps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -13,6 +13,7 @@ from nsysroof.analysis import findings as find
 from nsysroof.analysis.bus_rates import with_rates
 from nsysroof.analysis.collectives import collective_rows, roles_by_ranks
 from nsysroof.analysis.contents import contradictions
+from nsysroof.analysis.degrees import degree_findings, sums_per_step
 from nsysroof.analysis.host_late import host_late_rows
 from nsysroof.analysis.impossible import impossible_rows
 from nsysroof.analysis.lag import slow_rank
@@ -32,7 +33,7 @@ from nsysroof.analysis.products import (
     usual_products,
 )
 from nsysroof.analysis.ranks import compare_ranks
-from nsysroof.analysis.shapes import shape_findings, usual_launches
+from nsysroof.analysis.shapes import rows_of_launches, shape_findings, usual_launches
 from nsysroof.analysis.step_accounts import (
     bounds_of_step,
     budget_of,
@@ -298,10 +299,12 @@ def _mismatches(
 ) -> list[Finding]:
     """Return what contradicts the inputs: the GPU, grids, names, NVTX sizes and annotations."""
     model = found.theory.model
+    shapes = _shape_findings(found)
     mismatches = [
         *found.hardware.findings,
         *_layer_findings(found),
-        *_shape_findings(found),
+        *shapes,
+        *_degree_findings(found, shapes),
         *(product_findings(found.groups, products, model.name) if model else ()),
         *find.dtype_mismatch(operators, found.classes),
     ]
@@ -323,7 +326,29 @@ def _shape_findings(found: Measured) -> list[Finding]:
     if theory.model is None or theory.workload is None:
         return []
     launches = usual_launches(found.kernels, found.groups, found.classes)
-    return shape_findings(launches, theory.model, theory.workload, found.hardware.gpu)
+    if any(one.slug == "gpu-mismatch" for one in found.hardware.findings):
+        return []  # bounds of another GPU choose other operators, whose grids mean nothing
+    gpu = found.hardware.gpu
+    traced = [device.sm_count for device in found.picked.devices if device.sm_count]
+    sm_count = min(traced, default=gpu.sm_count if gpu else None)
+    return shape_findings(
+        launches,
+        theory.model,
+        theory.workload,
+        gpu,
+        sm_count=sm_count,
+        sums=sums_per_step(found.kernels, found.classes) > 0,
+        rows=rows_of_launches(launches, sm_count=sm_count),
+    )
+
+
+def _degree_findings(found: Measured, shapes: Sequence[Finding]) -> list[Finding]:
+    """Return what the collectives contradict, where the grids do not say more of it."""
+    workload = found.theory.workload
+    steps = found.analysed.steps.height
+    if workload is None or not steps or any(one.slug == "tp-mismatch" for one in shapes):
+        return []
+    return degree_findings(found.kernels, found.classes, workload)
 
 
 def _layer_findings(found: Measured) -> list[Finding]:
@@ -331,7 +356,7 @@ def _layer_findings(found: Measured) -> list[Finding]:
     if theory.model is None or not theory.operators:
         return []
     expected = sum(op.kind in ATTENTION_KINDS for op in theory.operators)
-    calls = find.attention_calls(found.kernels, attention_names(found.classes))
+    calls = find.calls_per_step(found.kernels, attention_names(found.classes))
     # Several launches a layer are an engine's choice (two passes, two batches); fewer layers,
     # or a number that no such choice gives, are another model.
     if not calls or not expected or calls % expected == 0:

@@ -19,6 +19,7 @@ from nsysroof.match.tiles import (
     expert_launch,
     generation_grid,
     tiled_launch,
+    token_grid,
 )
 from nsysroof.results import Finding
 from nsysroof.theory.gpus import Gpu
@@ -32,6 +33,8 @@ from nsysroof.trace.schema import unpack_grid
 _DRAFT = "draft."
 _Tiled = TiledLaunch | ExpertLaunch
 _DEGREES = (1, 2, 4, 8, 16, 32)
+_ROW_PER_TOKEN = frozenset({"attn.norm", "mlp.norm", "attn.rope", "attn.kv_write", "mlp.act"})
+_PADDED = 8  # rows that a graph captured for a larger batch adds, or up to as many as there are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +91,31 @@ def batch_of_grids(
     return None if grid is None else grid[1]
 
 
+def rows_of_launches(launches: Sequence[Launched], *, sm_count: int | None) -> int | None:
+    """Return the tokens of a step by the grids of kernels with a block each, None where none tell.
+
+    A grid of one block per SM, or that matrix products have as well, tells nothing.
+    """
+    rows: set[int] = set()
+    others = {sm_count}
+    for launch in launches:
+        if launch.group.members[0].kind in MATMUL_KINDS:
+            others.add(prod(launch.grid))
+        elif not _ROW_PER_TOKEN.isdisjoint(member.role for member in launch.group.members):
+            found = token_grid(launch.kernel, launch.grid)
+            rows |= set() if found is None else {found}
+    return rows.pop() if len(rows) == 1 and rows.isdisjoint(others) else None
+
+
 def shape_findings(
-    launches: Sequence[Launched], model: ModelSpec, workload: Workload, gpu: Gpu | None
+    launches: Sequence[Launched],
+    model: ModelSpec,
+    workload: Workload,
+    gpu: Gpu | None,
+    *,
+    sm_count: int | None,
+    sums: bool,
+    rows: int | None,
 ) -> list[Finding]:
     """Return what the launches contradict, the likeliest wrong input named.
 
@@ -98,14 +124,22 @@ def shape_findings(
         model: The model given.
         workload: The step given.
         gpu: The GPU meant, None where it is not known.
+        sm_count: SMs of the GPU that ran the launches, where they are known.
+        sums: Whether the step adds partial sums of several GPUs, as tensor parallelism does.
+        rows: Tokens of the step by the grids of other kernels, where they tell.
     """
     told = _architecture(launches, gpu)
     tiled = [
         launch
-        for launch in (_tiled(one, model, workload, gpu) for one in launches)
+        for launch in (_tiled(one, model, workload, sm_count) for one in launches)
         if launch is not None
     ]
     heads, batch = _attention(launches)
+    tokens = workload.tokens
+    if batch is None and rows is not None and not _may_be_padded(rows, tokens):
+        told.append(_other_rows(rows, tokens))
+        tiled = [replace(one, tokens=rows) if one.tokens == tokens else one for one in tiled]
+        tokens = rows
     if batch is not None and batch != workload.batch:
         told.append(
             finding(
@@ -117,7 +151,7 @@ def shape_findings(
             )
         )
     expected = _kv_heads(launches)
-    degree = _other_degree(tiled, model, workload)
+    degree = _other_degree(tiled, model, workload, sums=sums)
     wrong = [launch for launch in tiled if not launch.fits()]
     if degree is not None and (wrong or heads not in (None, expected)):
         told.append(
@@ -131,25 +165,29 @@ def shape_findings(
     elif heads is not None and heads != expected:
         told.append(_other_model(model, f"attention ran over {heads} KV heads, not {expected}"))
     elif wrong and not (batch is not None and batch != workload.batch):
-        told.append(_by_tokens(wrong, tiled, model, workload))
+        told.append(_by_tokens(wrong, tiled, model, tokens, workload))
     return told
 
 
 def _by_tokens(
-    wrong: Sequence[_Tiled], tiled: Sequence[_Tiled], model: ModelSpec, workload: Workload
+    wrong: Sequence[_Tiled],
+    tiled: Sequence[_Tiled],
+    model: ModelSpec,
+    tokens: int,
+    workload: Workload,
 ) -> Finding:
     """Blame the batch where one number of tokens fits every grid, else the model.
 
     Of a prompt the LM head sees one token only: what has other rows must fit as it is.
     """
-    whole = [launch for launch in tiled if launch.tokens == workload.tokens]
+    whole = [launch for launch in tiled if launch.tokens == tokens]
     ranges = [launch.token_range() for launch in whole]
     known = [found for found in ranges if found is not None]
     low, high = (
         max(low for low, _ in known) if known else 1,
         min(high for _, high in known or [(0, 0)]),
     )
-    apart = all(launch.fits() for launch in tiled if launch.tokens != workload.tokens)
+    apart = all(launch.fits() for launch in tiled if launch.tokens != tokens)
     if apart and len(known) == len(whole) and low <= high:
         return finding(
             slug="batch-mismatch",
@@ -164,6 +202,24 @@ def _by_tokens(
         model,
         f"the grid of {first.role} has {first.blocks} blocks, which do not cover "
         f"{first.features} x {first.tokens}",
+    )
+
+
+def _may_be_padded(rows: int, tokens: int) -> bool:
+    """Return whether a step of some tokens may have run on so many rows.
+
+    Engines round the batch up to the next one that they have captured a graph for.
+    """
+    return rows == tokens or tokens < rows < max(2 * tokens, tokens + _PADDED)
+
+
+def _other_rows(rows: int, tokens: int) -> Finding:
+    return finding(
+        slug="batch-mismatch",
+        severity="error",
+        text=f"norms and cache writes ran over {rows} tokens in a step, but the inputs make it "
+        f"{tokens}",
+        hint="give --batch, and --new-tokens of a prompt, as they were served",
     )
 
 
@@ -184,7 +240,7 @@ def _kv_heads(launches: Sequence[Launched]) -> int | None:
 
 
 def _tiled(
-    launch: Launched, model: ModelSpec, workload: Workload, gpu: Gpu | None
+    launch: Launched, model: ModelSpec, workload: Workload, sm_count: int | None
 ) -> _Tiled | None:
     member = launch.group.members[0]
     experts = member.kind == OperatorKind.MOE_GEMM and not member.role.startswith(_DRAFT)
@@ -207,16 +263,21 @@ def _tiled(
         features=int(member.inputs["n"]),
         tokens=int(member.inputs["m"]),
         blocks=prod(launch.grid),
-        sm_count=gpu.sm_count if gpu else None,
+        sm_count=sm_count,
     )
 
 
-def _other_degree(tiled: Sequence[_Tiled], model: ModelSpec, workload: Workload) -> int | None:
-    """Return the one other TP that fits every grid, where the one given does not."""
+def _other_degree(
+    tiled: Sequence[_Tiled], model: ModelSpec, workload: Workload, *, sums: bool
+) -> int | None:
+    """Return the one other TP that fits every grid, where the one given does not.
+
+    Without partial sums to add, no number of tensor-parallel GPUs but one has run.
+    """
     if not tiled or all(launch.fits() for launch in tiled):
         return None
     fitting = []
-    for degree in _DEGREES:
+    for degree in _DEGREES if sums else _DEGREES[:1]:
         if degree == workload.tp:
             continue
         try:

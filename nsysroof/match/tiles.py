@@ -8,6 +8,7 @@ the most tiles that any routing can fill: each expert may leave one tile open.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,11 @@ from nsysroof.match.rules import KernelClass
 _NVJET = "nvjet."
 _EXPERTS = "trtllm_gen.bmm"
 _PADDING = 1.5  # of features: 2 x 360 were seen padded to 1024, 2880 to 3072
+_BLOCK_PER_TOKEN = re.compile(
+    r"\b(vllm::(fused_add_)?rms_norm|vllm::rotary_embedding|vllm::reshape_and_cache_flash"
+    r"|vllm::act_and_mul|flashinfer::norm::(FusedAdd)?RMSNorm|flashinfer::activation::act_and_mul)"
+    r"_?[Kk]ernel<"
+)
 _FULL = 0.9  # a grid that covers the SMs may be a persistent kernel, whose grid tells nothing
 
 
@@ -194,3 +200,13 @@ def generation_grid(kernel: KernelClass, grid: Sequence[int]) -> tuple[int, int]
     if kernel.rule != "trtllm_gen.decode":
         return None
     return grid[1], grid[2]
+
+
+def token_grid(kernel: KernelClass, grid: Sequence[int]) -> int | None:
+    """Return the rows that a kernel with one block per row covers, where it is known to be one.
+
+    vLLM and FlashInfer launch their norms, rotary embeddings, cache writes and activations so.
+    """
+    if _BLOCK_PER_TOKEN.search(kernel.name) is None or grid[1] * grid[2] != 1:
+        return None
+    return grid[0]
