@@ -32,6 +32,7 @@ from nsysroof.analysis.products import (
     told_products,
     usual_products,
 )
+from nsysroof.analysis.rank_time import waiting_instances
 from nsysroof.analysis.ranks import compare_ranks
 from nsysroof.analysis.shapes import rows_of_launches, shape_findings, usual_launches
 from nsysroof.analysis.step_accounts import (
@@ -282,10 +283,15 @@ def _findings(
 
 
 def _collectives(found: Measured, group_size: int) -> list[CollectiveRow]:
+    """Return the collectives by role, without a model by the class of their kernels."""
+    kernels, by_ranks = found.kernels, roles_by_ranks(found.groups, group_size)
+    if found.theory.model is None:
+        kernels = waiting_instances(found)
+        by_ranks = {group_size: set(kernels["role"].unique())}
     rows = [
         row
-        for ranks, roles in roles_by_ranks(found.groups, group_size).items()
-        for row in collective_rows(found.kernels, roles, group_size=ranks, shared_clock=True)
+        for ranks, roles in by_ranks.items()
+        for row in collective_rows(kernels, roles, group_size=ranks, shared_clock=True)
     ]
     rows.sort(key=lambda row: (row.role, row.gpu))
     return with_rates(rows, found.groups, found.hardware.peaks)

@@ -51,3 +51,13 @@ def test_where_no_operator_tells_the_message_nothing_is_told() -> None:
     )
     assert with_rates([bare], [], Peaks(entries={})) == [bare]
     assert (bare.bytes, bare.bus_bytes_per_s, bare.ratio) == (None, None, None)
+
+
+def test_without_a_model_collectives_go_by_the_class_of_their_kernels() -> None:
+    options = Options(tp=2, step_range="^decode_step_")
+    found = analyze(open_trace(FIXTURES / "llama-3.1-8b-h100-tp2.sqlite"), options).collectives
+    told = {(row.role, row.gpu): row for row in found}
+    # Both all-reduces of a layer, which the model tells apart: 2 * 32 in each of six steps.
+    row = told["allreduce", 0]
+    assert (row.instances, row.transfer_ns, row.method) == (384, 9_000, "arrival")
+    assert (row.bytes, row.bus_bytes_per_s) == (None, None)

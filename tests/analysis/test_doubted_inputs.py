@@ -50,7 +50,8 @@ def report(
             at += ns + 500
         at += 50_000
     trace = open_trace(export.session(at + 1_000_000).write(folder / "doubt.sqlite"))
-    return analyze(trace, Options(**{"model": MODEL, "batch": 16, "context": (513,)} | options))
+    given: dict[str, Any] = {"model": MODEL, "batch": 16, "context": (513,)} | options
+    return analyze(trace, Options(**given))
 
 
 def told(found: Report) -> dict[str, str]:
