@@ -217,15 +217,15 @@ _ANALYSIS = (
     FindingKind(
         slug="tp-mismatch",
         severities=(_ERROR, _WARNING),
-        meaning="The grids are those of another `--tp` (error), or several operators are faster "
-        "than reading their weights would be, by a factor that more tensor-parallel ranks "
-        "explain (warning).",
+        meaning="The grids or the collectives are those of another `--tp` (error), or none that is "
+        "known ran, or several operators are faster than reading their weights would be, by a "
+        "factor that more tensor-parallel ranks explain (warning).",
         action="Give the number of GPUs that share the model with `--tp`.",
     ),
     FindingKind(
         slug="dtype-mismatch",
         severities=(_WARNING,),
-        meaning="A kernel's name shows operands of another width than assumed, or several "
+        meaning="A kernel's name shows operands or a cache of another width than assumed, or several "
         "operators are faster than reading weights of the assumed format would be.",
         action="Give the formats with `--weights`, `--kv` and `--activations`.",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import log2
 
 import polars as pl
 
@@ -17,12 +18,15 @@ from nsysroof.results import (
     OperatorRow,
     Phase,
 )
-from nsysroof.theory.kinds import MATMUL_KINDS
+from nsysroof.theory.dtypes import KV_BITS, weight_format
+from nsysroof.theory.kinds import ATTENTION_KINDS, MATMUL_KINDS, OperatorKind
 from nsysroof.trace.clock import Alignment
 
 _LOW_COVERAGE = 0.8
 _ROLES_TOLD = 3
 _BITS = {"fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4, "int4": 4}
+_PLAIN_PRODUCTS = ("gemm", "gemv", "router_gemm")
+_CACHE_KINDS = ATTENTION_KINDS | {OperatorKind.KV_WRITE}
 _INFLATED = 1.05
 _COVERED_BY_RANGES = 0.5  # share of kernel time that ranges named as steps should launch
 
@@ -234,23 +238,51 @@ def doubtful_inputs(rows: Sequence[ImpossibleRow], contradicted: Collection[str]
 
 
 def dtype_mismatch(rows: Sequence[OperatorRow], classes: Sequence[KernelClass]) -> list[Finding]:
-    """Kernels whose names show operands of another width than was assumed for their operator."""
-    shown = {kernel.name: kernel.attributes.get("dtype") for kernel in classes}
-    differing: dict[tuple[str, str], list[str]] = {}
+    """Kernels whose names show operands or a cache of another width than was assumed for them."""
+    by_name = {kernel.name: kernel for kernel in classes}
+    differing: dict[str, list[str]] = {}
     for row in rows:
-        found = shown.get(row.kernels[0])
-        is_product = not MATMUL_KINDS.isdisjoint(row.kind.split("+"))
-        if is_product and isinstance(found, str) and _widths_differ(found, row.dtype):
-            differing.setdefault((found, row.dtype), []).append(row.role)
+        told = _formats(row, by_name[row.kernels[0]])
+        if told is not None:
+            differing.setdefault(told, []).append(row.role)
     return [
         finding(
             slug="dtype-mismatch",
             severity="warning",
-            text=f"{_listed(roles)}: the kernel's name shows {found} operands, assumed are {assumed}",
+            text=f"{_listed(roles)}: the kernel's name shows {told}",
             hint=_DOUBT_HINTS["dtype-mismatch"],
         )
-        for (found, assumed), roles in differing.items()
+        for told, roles in differing.items()
     ]
+
+
+def _formats(row: OperatorRow, kernel: KernelClass) -> str | None:
+    """Return what an operator's main kernel shows in another width than assumed, None if nothing."""
+    kinds = set(row.kind.split("+"))
+    found = kernel.attributes.get("dtype")
+    if kinds & MATMUL_KINDS and isinstance(found, str):
+        if _widths_differ(found, row.dtype):
+            return f"{found} operands, assumed are {row.dtype}"
+        weights = _input(row, "weights")
+        # A product of whole operands reads none that have yet to be expanded.
+        if kernel.klass in _PLAIN_PRODUCTS and weights and found in _BITS:
+            fewer = weight_format(weights).bits < _BITS[found]
+            return f"{found} operands, assumed are {weights}" if fewer else None
+    cache, assumed = kernel.attributes.get("kv_dtype"), _input(row, "kv")
+    if kinds & _CACHE_KINDS and isinstance(cache, str) and assumed:
+        # Of formats with scales an element has some more bits than its own.
+        whole = 2 ** int(log2(KV_BITS[assumed]))
+        if _BITS.get(cache, whole) != whole:
+            return f"a {cache} cache, assumed is {assumed}"
+    return None
+
+
+def _input(row: OperatorRow, name: str) -> str | None:
+    """Return a format among the inputs of the first operator of a row that has it."""
+    for key, value in row.inputs.items():
+        if key.rpartition(".")[2] == name and isinstance(value, str):
+            return value
+    return None
 
 
 def read_redundancy(rows: Sequence[OperatorRow]) -> list[Finding]:

@@ -51,6 +51,7 @@ def decode_fa2(text: str) -> Attributes:
         return {}
     seen: Attributes = {
         "dtype": first_type(text),
+        "kv_dtype": first_type(text),  # queries and cache have one type
         "head_dim": int(traits[1]),
         "tile_q": int(traits[2]),
         "tile_kv": int(traits[3]),
@@ -91,6 +92,7 @@ def decode_fa3(text: str) -> Attributes:
     head, value = int(match["d"]), int(match["dv"])
     seen: Attributes = {
         "dtype": first_type(match["type"]),
+        "kv_dtype": first_type(match["type"]),  # queries and cache have one type
         "head_dim": head,
         "head_dim_v": value,
         "tile_q": int(match["m"]),
@@ -184,8 +186,37 @@ def decode_flashinfer_prefill(text: str) -> Attributes:
         "head_dim": 16 * int(match[3]),
         "head_dim_v": 16 * int(match[4]),
         "dtype": first_type(text[match.end() :]),
+        "kv_dtype": _cache_type(text),
         "phase": "decode" if tile == 16 else "prefill",
     }
+
+
+def decode_flashinfer_decode(text: str) -> Attributes:
+    """Decode FlashInfer's ``BatchDecodeParams<query, cache, output, index>``.
+
+    >>> decode_flashinfer_decode("flashinfer::BatchDecodeWithPagedKVCacheKernel<2, 4, 8, flashinfer::BatchDecodeParams<__nv_bfloat16, __nv_fp8_e4m3, __nv_bfloat16, int>>")
+    {'dtype': 'bf16', 'kv_dtype': 'fp8'}
+    """
+    return {"dtype": first_type(text), "kv_dtype": _cache_type(text)}
+
+
+def decode_vllm_cache(text: str) -> Attributes:
+    """Decode vLLM's cache writes ``<input, cache, (vllm::Fp8KVCacheDataType)n>``; 0: no FP8.
+
+    >>> decode_vllm_cache("vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, unsigned char, (vllm::Fp8KVCacheDataType)1>(x)")
+    {'dtype': 'bf16', 'kv_dtype': 'fp8'}
+    >>> decode_vllm_cache("k_set_rows<float, long, __half>(float const*)")
+    {'dtype': 'fp32', 'kv_dtype': None}
+    """
+    match = re.search(r"<[^<>]*?, ([\w:]+|unsigned char), \([\w:]*KVCacheDataType\)(\d)", text)
+    cache = None if match is None else first_type(match[1]) if match[2] == "0" else "fp8"
+    return {"dtype": first_type(text), "kv_dtype": cache}
+
+
+def _cache_type(text: str) -> str | None:
+    """Return the second type of FlashInfer's parameters, the cache's."""
+    match = re.search(r"Params<[\w:]+, ([\w:]+), ", text)
+    return None if match is None else first_type(match[1])
 
 
 def decode_ggml_attention(text: str) -> Attributes:

@@ -3,7 +3,7 @@
 A rule names a decoder of ``DECODERS``; each takes the normalised text and returns what it can
 read, ``None`` for what it cannot. Attributes mean the same everywhere: ``dtype`` is a peak key
 (bf16, fp16, fp8, fp4, int8 …) of the operands, ``dtype_out`` of the result, ``weights`` the format
-of the weights in the words of ``--weights``; ``tile_m`` counts output features and ``tile_n``
+of the weights in the words of ``--weights``; ``kv_dtype`` the peak key of the cache's elements; ``tile_m`` counts output features and ``tile_n``
 tokens; ``phase`` is a hint, decode or prefill.
 """
 
@@ -17,10 +17,12 @@ from nsysroof.match.attention_names import (
     decode_cudnn_sdpa,
     decode_fa2,
     decode_fa3,
+    decode_flashinfer_decode,
     decode_flashinfer_prefill,
     decode_fmha_v2,
     decode_ggml_attention,
     decode_trtllm_fmha,
+    decode_vllm_cache,
 )
 from nsysroof.match.dtype_names import Attribute, first_type
 from nsysroof.match.gemm_names import (
@@ -160,6 +162,7 @@ DECODERS: Mapping[str, Callable[[str], Attributes]] = MappingProxyType(
         "deep_gemm": decode_deep_gemm,
         "fa2": decode_fa2,
         "fa3": decode_fa3,
+        "flashinfer_decode": decode_flashinfer_decode,
         "flashinfer_prefill": decode_flashinfer_prefill,
         "fmha": decode_trtllm_fmha,
         "fmha_v2": decode_fmha_v2,
@@ -173,6 +176,7 @@ DECODERS: Mapping[str, Callable[[str], Attributes]] = MappingProxyType(
         "qk_norm_rope": decode_qk_norm_rope,
         "router_gemm": decode_router_gemm,
         "topk_experts": decode_topk_experts,
+        "vllm_cache": decode_vllm_cache,
         "world_size": decode_world_size,
         "xmma": decode_xmma,
     }

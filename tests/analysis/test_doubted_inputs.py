@@ -25,6 +25,7 @@ def report(
     ranks: int | None = None,
     sm_count: int = 132,
     matmul_grid: int = 96,
+    cache: str | None = None,
     **options: Any,
 ) -> Report:
     """Three replays; products take half the time for two ranks, row kernels a block per token."""
@@ -35,6 +36,8 @@ def report(
         kernels = []
         for name, role, ns in decode_pass(MODEL):
             rows = tokens if name.startswith(("void vllm::", "std::")) else matmul_grid
+            if cache and role == "attn.kv_write":
+                name = cache  # noqa: PLW2901
             kernels.append((name, 1 if role == "attn.core" else rows, ns // (ranks or 1)))
             if ranks and role in AFTER:
                 kernels.append((REDUCE.format(ranks=ranks), 36, 9_000))
@@ -50,8 +53,8 @@ def report(
             at += ns + 500
         at += 50_000
     trace = open_trace(export.session(at + 1_000_000).write(folder / "doubt.sqlite"))
-    given: dict[str, Any] = {"model": MODEL, "batch": 16, "context": (513,)} | options
-    return analyze(trace, Options(**given))
+    given: dict[str, Any] = {"model": MODEL, "batch": 16, "context": (513,)}
+    return analyze(trace, Options(**given | options))
 
 
 def told(found: Report) -> dict[str, str]:
@@ -103,3 +106,30 @@ def test_the_grids_of_a_capture_are_not_judged_by_another_gpu(tmp_path: Path) ->
     assert "gpu-mismatch" in told(found)
     assert not {"batch-mismatch", "model-mismatch", "tp-mismatch"} & told(found).keys()
     assert {row.likely_cause for row in found.impossible} == {"peak"}
+
+
+@pytest.mark.parametrize(("weights", "found"), [("awq", "awq"), ("mxfp4", "mxfp4"), ("bf16", None)])
+def test_products_of_whole_operands_read_no_narrow_weights(
+    tmp_path: Path, weights: str, found: str | None
+) -> None:
+    text = told(report(tmp_path, weights=weights)).get("dtype-mismatch", "")
+    assert text.endswith(f"shows bf16 operands, assumed are {found}" if found else "")
+    assert bool(text) == bool(found)
+
+
+CACHE = "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, {}>(const T1 *)"
+
+
+@pytest.mark.parametrize(
+    ("types", "kv", "found"),
+    [
+        ("__nv_bfloat16, (vllm::Fp8KVCacheDataType)0", "fp8", "a bf16 cache, assumed is fp8"),
+        ("unsigned char, (vllm::Fp8KVCacheDataType)1", "bf16", "a fp8 cache, assumed is bf16"),
+        ("unsigned char, (vllm::Fp8KVCacheDataType)1", "fp8", None),
+    ],
+)
+def test_a_cache_of_another_width_is_noticed(
+    tmp_path: Path, types: str, kv: str, found: str | None
+) -> None:
+    text = told(report(tmp_path, cache=CACHE.format(types), kv=kv)).get("dtype-mismatch")
+    assert text == (found and f"attn.kv_write: the kernel's name shows {found}")
