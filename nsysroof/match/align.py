@@ -58,7 +58,8 @@ class Launch:
     Attributes:
         implements: Sets of operator kinds that one launch of its class can compute.
         parts: Operator kinds that it can be one of several steps of.
-        absorbed_by: ``previous`` or ``next``: the neighbour that a helper kernel serves.
+        absorbed_by: ``previous`` or ``next``: the neighbour that a helper kernel serves;
+            ``earlier``: the last one before it that it can serve, whatever lies between.
         serves: Operator kinds that it can serve.
         stream: Stream, for finding the neighbour.
         ns: Typical duration.
@@ -313,7 +314,12 @@ def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) 
         for direction, kinds in chances:
             if direction is None or not kinds:
                 continue
-            served = _neighbour(found, launches, row, forward=direction == "next")
+            if direction == "earlier":
+                served = next(
+                    (at for at in range(row - 1, -1, -1) if table.holds(found[at], kinds)), None
+                )
+            else:
+                served = _neighbour(found, launches, row, forward=direction == "next")
             if served is not None and table.holds(found[served], kinds):
                 found[row] = Assignment(operators=found[served].operators, main=False)
                 break

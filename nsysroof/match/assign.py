@@ -11,11 +11,13 @@ import polars as pl
 
 from nsysroof.match.align import Alignment, Assignment, Launch, align
 from nsysroof.match.classes import implements_of, kernel_classes
+from nsysroof.match.context import with_cache_concats, with_shared_sums
 from nsysroof.match.rules import KernelClass
 from nsysroof.theory.cost import Operator
 from nsysroof.theory.kinds import OperatorKind
 
 _GEMM = frozenset({str(OperatorKind.GEMM)})
+_SHARED = "moe.shared."
 _UNPLACED = 2**32 - 1
 _NO_ALIGNMENT = Alignment(assignments=[], score=-1e18)
 _SIDE_STREAM = 0.05  # share of kernel time below which an eager stream is none of the model's
@@ -76,7 +78,8 @@ def place_operators(
     inside = rows["step"].is_not_null()
     stepped = _model_streams(rows if inside.all() else rows.filter(inside))
     known = any(plan.operators for plan in plans)
-    patterns = _patterns(stepped, classes) if known else []
+    shared = any(op.role.startswith(_SHARED) for plan in plans for op in plan.operators)
+    patterns = _patterns(stepped, classes, shared=shared) if known else []
     usual = _usual(patterns)
     plan, fitted = _best_plan(plans, usual.launches if usual else [], floor_ns)
     covers: dict[tuple[int, ...], int] = {}
@@ -118,13 +121,16 @@ class _Pattern:
     rows: npt.NDArray[np.uint32]
 
 
-def _patterns(stepped: pl.DataFrame, classes: Sequence[KernelClass]) -> list[_Pattern]:
+def _patterns(
+    stepped: pl.DataFrame, classes: Sequence[KernelClass], *, shared: bool
+) -> list[_Pattern]:
     """Return the distinct sequences of the steps, in the order of their first step.
 
     Args:
         stepped: Kernels of steps with their ``row``, sorted by GPU and start, so that the kernels
             of a step stand together.
         classes: Class of each distinct name.
+        shared: Whether the model has experts that every token passes through.
     """
     if not stepped.height:
         return []
@@ -146,6 +152,9 @@ def _patterns(stepped: pl.DataFrame, classes: Sequence[KernelClass]) -> list[_Pa
         launches = [
             _launch(classes[name], int(stream), float(time)) for name, stream, time in typical
         ]
+        launches = with_cache_concats(launches, [classes[name] for name in names[at[0]]])
+        if shared:
+            launches = with_shared_sums(launches)
         found.append(_Pattern(launches=launches, rows=rows[at]))
     return found
 

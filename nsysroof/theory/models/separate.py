@@ -14,10 +14,13 @@ SEPARABLE = (QKV, GATE_UP)
 
 
 def fused_layouts(operators: Sequence[Operator]) -> list[list[Operator]]:
-    """Return the orders in which engines run shared experts: after the routed ones, or before."""
+    """Return the orders in which engines run shared experts.
+
+    They come after the routed ones, before their products, or before the router.
+    """
     layouts = [list(operators)]
     if any(op.role.startswith(_SHARED) for op in operators):
-        layouts.append(shared_first(operators))
+        layouts += [shared_first(operators, role) for role in ("moe.gate_up", "moe.router")]
     return layouts
 
 
@@ -32,12 +35,12 @@ def separate_layouts(
     ]
 
 
-def shared_first(operators: Sequence[Operator]) -> list[Operator]:
-    """Return the operators with the shared experts of each layer before its routed products."""
+def shared_first(operators: Sequence[Operator], before: str) -> list[Operator]:
+    """Return the operators with the shared experts of each layer before another role of it."""
     found: list[Operator] = []
     waiting: list[Operator] = []
     for at, operator in enumerate(operators):
-        if operator.role == "moe.gate_up":
+        if operator.role == before:
             waiting = [
                 op
                 for op in operators[at:]
