@@ -45,6 +45,8 @@ _REPEATED_KINDS = frozenset(
         OperatorKind.SAMPLING,
     }
 )  # operators that engines spread over several launches, such as K and V written apart
+_INTERLEAVED = frozenset({OperatorKind.QK_NORM, OperatorKind.ROPE, OperatorKind.KV_WRITE})
+"""Operators on queries, keys and values apart, which engines run in any order."""
 _NEVER_SWAPPED = frozenset({OperatorKind.CAST})  # casts are too common to pair out of order
 _STEP_OF_CHAIN = 0.6  # score of each kernel that is one of several steps of an operator
 _REACH = 4  # kernels and operators that far apart may still be swapped neighbours
@@ -310,14 +312,14 @@ def _absorb(found: list[Assignment], launches: Sequence[Launch], table: _Table) 
             (launch.absorbed_by, launch.serves),
             ("previous", repeated),
             ("next", repeated),
+            ("near", repeated & _INTERLEAVED),
         )
         for direction, kinds in chances:
             if direction is None or not kinds:
                 continue
-            if direction == "earlier":
-                served = next(
-                    (at for at in range(row - 1, -1, -1) if table.holds(found[at], kinds)), None
-                )
+            if direction in ("earlier", "near"):
+                reach = range(row - 1, -1, -1) if direction == "earlier" else _around(row, found)
+                served = next((at for at in reach if table.holds(found[at], kinds)), None)
             else:
                 served = _neighbour(found, launches, row, forward=direction == "next")
             if served is not None and table.holds(found[served], kinds):
@@ -332,14 +334,16 @@ def _join_chain(
 ) -> None:
     """Give a step of a chain that another operator interrupts to the rest of its chain."""
     parts = launches[row].parts
-    near = sorted(
-        range(max(0, row - _REACH), min(len(found), row + _REACH + 1)),
-        key=lambda other: abs(other - row),
-    )
-    for other in near:
+    for other in _around(row, found):
         if found[other].main and table.holds(found[other], parts & launches[other].parts):
             found[row] = Assignment(operators=found[other].operators)
             return
+
+
+def _around(row: int, found: Sequence[Assignment]) -> list[int]:
+    """Return the rows within reach, the nearest first."""
+    rows = range(max(0, row - _REACH), min(len(found), row + _REACH + 1))
+    return sorted(rows, key=lambda other: abs(other - row))
 
 
 def _neighbour(

@@ -167,3 +167,12 @@ def test_kernels_around_the_model_cost_nothing() -> None:
 def test_no_kernels_and_no_operators() -> None:
     assert roles([]) == []
     assert roles(STEP, operators=[], bounds=[]) == [""] * len(STEP)
+
+
+def test_queries_and_keys_may_be_rotated_between_the_writes_of_the_cache() -> None:
+    # Rotate Q, write V, rotate K, write K: one operator each, of two launches.
+    step = (NORM, gemm(11_000), ROPE, WRITE, ROPE, WRITE, CORE, gemm(9_000))
+    found = align(step, LAYER, BOUNDS, floor_ns=FLOOR).assignments
+    roles = ["+".join(LAYER[at].role for at in one.operators) for one in found]
+    assert roles[2:6] == ["attn.rope", "attn.kv_write", "attn.rope", "attn.kv_write"]
+    assert sorted(one.main for one in found[2:6]) == [False, False, True, True]
