@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import log2
 
 import polars as pl
@@ -237,14 +237,27 @@ def doubtful_inputs(rows: Sequence[ImpossibleRow], contradicted: Collection[str]
     ]
 
 
-def dtype_mismatch(rows: Sequence[OperatorRow], classes: Sequence[KernelClass]) -> list[Finding]:
-    """Kernels whose names show operands or a cache of another width than was assumed for them."""
+def other_formats(
+    rows: Sequence[OperatorRow], classes: Sequence[KernelClass]
+) -> dict[str, tuple[str, str]]:
+    """Return, by role, what the main kernel's name shows in another width than was assumed.
+
+    Each is the input that is wrong, in the words of ``likely_cause``, and what to say of it.
+    """
     by_name = {kernel.name: kernel for kernel in classes}
+    found = {row.role: _formats(row, by_name[row.kernels[0]]) for row in rows}
+    return {role: told for role, told in found.items() if told is not None}
+
+
+def dtype_mismatch(formats: Mapping[str, tuple[str, str]]) -> list[Finding]:
+    """Kernels whose names show operands or a cache of another width than was assumed for them.
+
+    Args:
+        formats: As ``other_formats`` returns.
+    """
     differing: dict[str, list[str]] = {}
-    for row in rows:
-        told = _formats(row, by_name[row.kernels[0]])
-        if told is not None:
-            differing.setdefault(told, []).append(row.role)
+    for role, (_, told) in formats.items():
+        differing.setdefault(told, []).append(role)
     return [
         finding(
             slug="dtype-mismatch",
@@ -256,24 +269,24 @@ def dtype_mismatch(rows: Sequence[OperatorRow], classes: Sequence[KernelClass]) 
     ]
 
 
-def _formats(row: OperatorRow, kernel: KernelClass) -> str | None:
+def _formats(row: OperatorRow, kernel: KernelClass) -> tuple[str, str] | None:
     """Return what an operator's main kernel shows in another width than assumed, None if nothing."""
     kinds = set(row.kind.split("+"))
     found = kernel.attributes.get("dtype")
     if kinds & MATMUL_KINDS and isinstance(found, str):
         if _widths_differ(found, row.dtype):
-            return f"{found} operands, assumed are {row.dtype}"
+            return "weight-dtype", f"{found} operands, assumed are {row.dtype}"
         weights = _input(row, "weights")
-        # A product of whole operands reads none that have yet to be expanded.
-        if kernel.klass in _PLAIN_PRODUCTS and weights and found in _BITS:
-            fewer = weight_format(weights).bits < _BITS[found]
-            return f"{found} operands, assumed are {weights}" if fewer else None
+        # Such a product reads no weights that have yet to be expanded.
+        whole = kernel.klass in _PLAIN_PRODUCTS and found in _BITS
+        if whole and weights and weight_format(weights).bits < _BITS[found]:
+            return "weight-dtype", f"{found} operands, assumed are {weights}"
     cache, assumed = kernel.attributes.get("kv_dtype"), _input(row, "kv")
     if kinds & _CACHE_KINDS and isinstance(cache, str) and assumed:
         # Of formats with scales an element has some more bits than its own.
         whole = 2 ** int(log2(KV_BITS[assumed]))
         if _BITS.get(cache, whole) != whole:
-            return f"a {cache} cache, assumed is {assumed}"
+            return "kv-dtype", f"a {cache} cache, assumed is {assumed}"
     return None
 
 

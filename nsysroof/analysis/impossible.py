@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from nsysroof.analysis.theory import Hardware
 from nsysroof.results import ImpossibleRow, OperatorRow
 from nsysroof.theory.kinds import ATTENTION_KINDS, LINK_KINDS, OperatorKind
+from nsysroof.theory.peaks import USER_PEAK
 from nsysroof.theory.workload import Workload
 
 _BY_FINDING = (
@@ -14,7 +15,6 @@ _BY_FINDING = (
     ("model-mismatch", "shape", "the launches are not those of the model given"),
     ("batch-mismatch", "batch", "the launches are not those of the batch given"),
     ("tp-mismatch", "tp", "the launches are not those of the TP given"),
-    ("dtype-mismatch", "weight-dtype", "the kernels ran in another format than the one given"),
 )
 _HALF = 0.45  # at least this share of a bound is left where operands are half as wide
 _ONE_COPY = 0.9  # … where all sequences read one copy of the cache
@@ -26,6 +26,7 @@ def impossible_rows(
     hardware: Hardware,
     workload: Workload | None,
     findings: Collection[str],
+    formats: Mapping[str, tuple[str, str]],
 ) -> list[ImpossibleRow]:
     """Return the operators measured below their bound, the most impossible first.
 
@@ -36,6 +37,7 @@ def impossible_rows(
         hardware: The GPU that the bounds are for.
         workload: The step given, None without a model.
         findings: Slugs of what the capture contradicts; they name the wrong input first.
+        formats: By role, a format that a kernel's name contradicts, and what it shows.
     """
     if workload is None:
         return []
@@ -45,6 +47,9 @@ def impossible_rows(
     found = []
     for row in below:
         cause, evidence = told[1:] if told else whole.cause(row)
+        if told is None and row.role in formats:
+            cause, shown = formats[row.role]
+            evidence = f"the kernel's name shows {shown}"
         found.append(
             ImpossibleRow(
                 role=row.role,
@@ -77,6 +82,7 @@ class _Whole:
         self.attention = [row for row in below if _kinds(row) & ATTENTION_KINDS]
         self.experts = [row for row in below if OperatorKind.MOE_GEMM in _kinds(row)]
         self.weighty = [row for row in below if row.bytes.weight and row not in self.experts]
+        self.raised = _lowered_peak(below, hardware)
 
     def cause(self, row: OperatorRow) -> tuple[str, str]:
         """Return the likeliest wrong input behind one row, and why."""
@@ -85,6 +91,8 @@ class _Whole:
                 f"the step touches {self.step_bytes / 1e6:.1f} MB, "
                 f"the L2 holds {self.l2_bytes / 1e6:.1f} MB"
             )
+        if self.raised is not None:
+            return "peak", f"{self.raised}: with what the GPU has, all of them are possible"
         if len(self.below) == self.bounded and self.bounded > 1:
             return "peak", f"all {self.bounded} bounded operators are below: the peak is too low"
         if row in self.computing and len(self.computing) > 1 and self._all_below(self.computing):
@@ -139,6 +147,24 @@ class _Whole:
         if ratio >= _HALF:
             return "weight-dtype", f"{told}: weights of half the width fit all of them"
         return "tp", f"{told}: the weights may be split over more GPUs"
+
+
+def _lowered_peak(below: Sequence[OperatorRow], hardware: Hardware) -> str | None:
+    """Return the peaks given by hand, if the GPU's own would make every operator possible."""
+    own = hardware.gpu.dense_peaks() if hardware.gpu else {}
+    higher = {
+        key: own[key].value / peak.value
+        for key, peak in hardware.peaks.items()
+        if peak.source == USER_PEAK and key in own and own[key].value > peak.value
+    }
+    if not higher or not below:
+        return None
+    for row in below:
+        key = "bw" if row.limiter == "memory" else row.dtype if row.limiter == "compute" else ""
+        if (row.ratio or 0.0) * higher.get(key, 1.0) < 1:
+            return None
+    told = ", ".join(f"{key}={hardware.peaks[key].value:.4g}" for key in sorted(higher))
+    return f"--peak {told} is less than the GPU has"
 
 
 def _kinds(row: OperatorRow) -> set[str]:

@@ -220,9 +220,12 @@ def _judge(trace: Trace, options: Options, found: Measured) -> _Judged:
         floor_ns=found.hardware.floor_ns,
         sm_count=gpu.sm_count if gpu else None,
     )
-    mismatches = _mismatches(options, found, operators, products)
+    formats = find.other_formats(operators, found.classes)
+    mismatches = [*_mismatches(options, found, products), *find.dtype_mismatch(formats)]
     contradicted = {finding.slug for finding in mismatches}
-    impossible = impossible_rows(operators, found.hardware, found.theory.workload, contradicted)
+    impossible = impossible_rows(
+        operators, found.hardware, found.theory.workload, contradicted, formats
+    )
     return _Judged(operators=operators, impossible=impossible, mismatches=mismatches, told=told)
 
 
@@ -300,7 +303,6 @@ def _collectives(found: Measured, group_size: int) -> list[CollectiveRow]:
 def _mismatches(
     options: Options,
     found: Measured,
-    operators: list[OperatorRow],
     products: dict[int, Product],
 ) -> list[Finding]:
     """Return what contradicts the inputs: the GPU, grids, names, NVTX sizes and annotations."""
@@ -312,7 +314,6 @@ def _mismatches(
         *shapes,
         *_degree_findings(found, shapes),
         *(product_findings(found.groups, products, model.name) if model else ()),
-        *find.dtype_mismatch(operators, found.classes),
     ]
     if found.contents.scheduled:
         return mismatches

@@ -18,6 +18,7 @@ from nsysroof.theory.nearest import did_you_mean
 from nsysroof.theory.peaks import (
     CLOCK_KEY,
     PEAK_KEYS,
+    USER_PEAK,
     Peak,
     Peaks,
     at_clock,
@@ -401,7 +402,7 @@ def resolve_peaks(
                 f"--peak {key}={value:g} is twice the dense {dense:g}: "
                 "it looks like the figure with 2:4 sparsity"
             )
-        entries[key] = Peak(value, "user: --peak")
+        entries[key] = Peak(value, USER_PEAK)
     entries = capped_by_host(entries)
     return Peaks(
         entries={key: entries[key] for key in PEAK_KEYS if key in entries},

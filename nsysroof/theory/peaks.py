@@ -31,6 +31,9 @@ CLOCK_KEY = "sm-clock"
 PEAK_KEYS = ("bw", *CUDA_KEYS, *TENSOR_KEYS, *LINK_KEYS, HOST_KEY)
 """Every key that a peak or a measured roof may have."""
 
+USER_PEAK = "user: --peak"
+"""The source of a peak given by hand."""
+
 SMALLEST_PEAK = 1e8
 """Below this a value is in other units: no GPU moves 100 MB/s or computes 100 MFLOP/s."""
 
