@@ -16,6 +16,7 @@ _BY_FINDING = (
     ("batch-mismatch", "batch", "the launches are not those of the batch given"),
     ("tp-mismatch", "tp", "the launches are not those of the TP given"),
 )
+_CONTEXT = "context-mismatch"
 _HALF = 0.45  # at least this share of a bound is left where operands are half as wide
 _ONE_COPY = 0.9  # … where all sequences read one copy of the cache
 _CACHED = 2.0  # a step that touches less than this many L2 sizes may stay resident
@@ -50,6 +51,8 @@ def impossible_rows(
         if told is None and row.role in formats:
             cause, shown = formats[row.role]
             evidence = f"the kernel's name shows {shown}"
+        elif told is None and _kinds(row) & ATTENTION_KINDS and _CONTEXT in findings:
+            cause, evidence = "context", "the engine annotates other KV lengths than those given"
         found.append(
             ImpossibleRow(
                 role=row.role,

@@ -20,9 +20,13 @@ ROWS = [
 ]
 
 
-def causes(peaks: tuple[str, ...], formats: dict[str, tuple[str, str]] | None = None) -> set[str]:
+def causes(
+    peaks: tuple[str, ...],
+    formats: dict[str, tuple[str, str]] | None = None,
+    findings: tuple[str, ...] = (),
+) -> set[str]:
     hardware = choose_hardware(Options(gpu="h100-sxm", peaks=peaks), [])
-    found = impossible_rows(ROWS, hardware, WORKLOAD, (), formats or {})
+    found = impossible_rows(ROWS, hardware, WORKLOAD, findings, formats or {})
     assert [row.role for row in found] == ["mlp.gate_up_proj", "mlp.down_proj", "attn.core"]
     return {row.likely_cause for row in found}
 
@@ -41,3 +45,7 @@ def test_a_peak_that_would_not_make_all_possible_is_not(peaks: tuple[str, ...]) 
 def test_a_format_in_a_kernels_name_speaks_for_its_own_operator() -> None:
     shown = ("kv-dtype", "a fp8 cache, assumed is bf16")
     assert causes((), {"attn.core": shown}) == {"weight-dtype", "kv-dtype"}
+
+
+def test_annotated_kv_lengths_speak_for_attention() -> None:
+    assert causes((), findings=("context-mismatch",)) == {"weight-dtype", "context"}
