@@ -31,7 +31,8 @@ def with_rates(
     """
     by_role: dict[str, list[OperatorGroup]] = {}
     for group in groups:
-        by_role.setdefault(group.role, []).append(group)
+        if group.crosses_link:
+            by_role.setdefault(group.role, []).append(group)
     return [_with_rate(row, by_role.get(row.role, []), peaks) for row in rows]
 
 

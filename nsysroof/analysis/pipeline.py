@@ -286,15 +286,20 @@ def _findings(
 
 
 def _collectives(found: Measured, group_size: int) -> list[CollectiveRow]:
-    """Return the collectives by role, without a model by the class of their kernels."""
-    kernels, by_ranks = found.kernels, roles_by_ranks(found.groups, group_size)
+    """Return the collectives by role, without a model by the class of their kernels.
+
+    A role may have an operator without a link too, as an embedding that is then summed has.
+    """
+    waiting = waiting_instances(found)
+    by_ranks = roles_by_ranks(found.groups, group_size)
     if found.theory.model is None:
-        kernels = waiting_instances(found)
-        by_ranks = {group_size: set(kernels["role"].unique())}
+        by_ranks = {group_size: set(waiting["role"].unique())}
     rows = [
         row
         for ranks, roles in by_ranks.items()
-        for row in collective_rows(kernels, roles, group_size=ranks, shared_clock=True)
+        for row in collective_rows(
+            waiting, roles, group_size=ranks, shared_clock=True, gpus=found.picked.gpus
+        )
     ]
     rows.sort(key=lambda row: (row.role, row.gpu))
     return with_rates(rows, found.groups, found.hardware.peaks)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysroof.analysis import Options
+from fixtures.builder import ExportBuilder
+from nsysroof.analysis import Options, analyze
 from nsysroof.analysis.collectives import collective_rows, roles_by_ranks
 from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.analysis.pipeline import label_kernels
@@ -23,6 +24,8 @@ from nsysroof.theory.peaks import Peaks
 from nsysroof.theory.roofline import bound
 from nsysroof.theory.workload import Workload
 from nsysroof.trace import open_trace
+from tests.analysis.decode_steps import EMBED, H100, decode_pass
+from tests.analysis.rank_steps import ALL_REDUCE
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 US = 1_000
@@ -219,6 +222,42 @@ def test_the_planted_transfers_are_found() -> None:
     # 32 layers a step, on as many steps as were planted.
     steps = truth["steps"]["count"]
     assert {row.instances for row in found if row.role == "attn.all_reduce"} == {32 * steps}
+
+
+def test_an_embedding_that_is_summed_counts_its_sum_alone(tmp_path: Path) -> None:
+    """Two ranks, three steps; the lookup takes 2 µs, its sum 9 µs once both are there."""
+    export = ExportBuilder()
+    for gpu in (0, 1):
+        export.gpu(gpu, H100).process(5000 + gpu, cuda_devices=[0, 1])
+    kernels = decode_pass("llama-3.1-8b")
+    kernels.insert(1, (ALL_REDUCE, "embed", 9_000))
+    at = 1_000_000
+    for step in range(3):
+        for gpu in (0, 1):
+            call, pid = 10 * step + gpu + 1, 5000 + gpu
+            export.launch("cudaGraphLaunch", at - 800, at - 700, correlation=call, pid=pid)
+            start = at
+            for node, (name, _, ns) in enumerate(kernels, start=1):
+                half = ns if name in {ALL_REDUCE, EMBED} else ns // 2
+                export.kernel(
+                    name,
+                    start,
+                    start + half,
+                    grid=(96, 1, 1),
+                    graph_node=node,
+                    device=gpu,
+                    correlation=call,
+                    pid=pid,
+                )
+                start += half + 500
+        at = start + 50_000
+    trace = open_trace(export.session(at + 1_000_000).write(tmp_path / "embed.sqlite"))
+    options = Options(model="llama-3.1-8b", batch=8, context=(64,), tp=2)
+    rows = {(row.role, row.gpu): row for row in analyze(trace, options).collectives}
+    for gpu in (0, 1):
+        row = rows["embed", gpu]
+        assert (row.instances, row.transfer_ns, row.transfer_total_ns) == (3, 9_000, 27_000)
+        assert (row.operation, row.bytes) == ("all_reduce", 8 * 4096 * 2)
 
 
 def test_each_collective_has_the_ranks_of_its_own_operator() -> None:
