@@ -93,7 +93,7 @@ class RankTime:
 def rank_times(found: Measured, gaps: pl.DataFrame) -> list[RankTime]:
     """Return one account per GPU with activity, by GPU; ``gaps`` as ``find_gaps`` does."""
     waits = waiting_kernels(found)
-    labels = kernel_labels(found)
+    labels = kernel_labels(found, found.kernels)
     steps = found.analysed.steps.sort("gpu", "start_ns")
     return [
         _rank_time(
@@ -122,11 +122,11 @@ def waiting_kernels(found: Measured) -> pl.Series:
     return named | (meets & found.kernels["main"].fill_null(value=False))
 
 
-def kernel_labels(found: Measured) -> pl.Series:
-    """Return what each kernel is: its role, else its class."""
+def kernel_labels(found: Measured, kernels: pl.DataFrame) -> pl.Series:
+    """Return what each of some kernels is: its role, else its class."""
     classes = pl.Series("label", [kernel.klass for kernel in found.classes], dtype=pl.String)
-    named = classes.gather(found.kernels["name"])
-    return found.kernels.select(pl.coalesce("role", named).alias("label"))["label"]
+    named = classes.gather(kernels["name"])
+    return kernels.select(pl.coalesce("role", named).alias("label"))["label"]
 
 
 def waiting_instances(found: Measured) -> pl.DataFrame:
@@ -134,15 +134,16 @@ def waiting_instances(found: Measured) -> pl.DataFrame:
 
     ``role`` is the class where there is no operator, so that no model is needed.
     """
-    named = found.kernels.select(
+    kernels = found.kernels.select("gpu", "step", "name", "role", "main", "start_ns", "end_ns")
+    kernels = kernels.filter(waiting_kernels(found))
+    return kernels.select(
         "gpu",
         "step",
-        kernel_labels(found).alias("role"),
+        kernel_labels(found, kernels).alias("role"),
         pl.col("main").fill_null(value=True),
         "start_ns",
         "end_ns",
     )
-    return named.filter(waiting_kernels(found))
 
 
 def _rank_time(
