@@ -59,9 +59,5 @@ def _with_rate(row: CollectiveRow, groups: list[OperatorGroup], peaks: Peaks) ->
 
 def _collective(groups: list[OperatorGroup]) -> Operator | None:
     """Return the one collective of a role, None where it has several messages or none is known."""
-    if len(groups) != 1:
-        return None
-    members = [op for op in groups[0].members if op.cost.link]
-    if len(members) != 1 or not {"bytes", "ranks"} <= members[0].inputs.keys():
-        return None
-    return members[0]
+    found = groups[0].collective if len(groups) == 1 else None
+    return found if found and {"bytes", "ranks"} <= found.inputs.keys() else None

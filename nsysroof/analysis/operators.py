@@ -62,9 +62,17 @@ class OperatorGroup:
     @property
     def crosses_link(self) -> bool:
         """Whether it moves bytes between GPUs, so that it waits for others."""
-        return any(
-            member.cost.link and link_of(member) not in _HOST_LINKS for member in self.members
-        )
+        return bool(self._between_gpus)
+
+    @property
+    def collective(self) -> Operator | None:
+        """The member that moves bytes between GPUs, None where none or several do."""
+        moving = self._between_gpus
+        return moving[0] if len(moving) == 1 else None
+
+    @property
+    def _between_gpus(self) -> list[Operator]:
+        return [op for op in self.members if op.cost.link and link_of(op) not in _HOST_LINKS]
 
     @property
     def fixed(self) -> bool:

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from nsysroof.analysis.operators import OperatorGroup
-from nsysroof.theory.kinds import LINK_KINDS
 from nsysroof.timeline.activity import Activity
 from nsysroof.timeline.intervals import advance
 
@@ -80,8 +79,8 @@ def staged_copies(
 
 def _message_bytes(group: OperatorGroup) -> int | None:
     """Return the bytes that every rank holds of a collective, None for other operators."""
-    sizes = [op.inputs.get("bytes") for op in group.members if op.kind in LINK_KINDS]
-    return int(sizes[0]) if len(sizes) == 1 and sizes[0] is not None else None
+    size = group.collective.inputs.get("bytes") if group.collective else None
+    return None if size is None else int(size)
 
 
 def _messages(kernels: pl.DataFrame, messages: Sequence[int | None]) -> pl.Series:
