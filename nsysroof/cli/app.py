@@ -1,28 +1,25 @@
-"""The command tree. Commands import polars and the like when they run, so that help is quick."""
+"""The command tree. A command is imported when it is called, and what it computes with when it runs.
+
+``NAMES`` lists the commands: each is the function, or the group ``app``, of the module of its name.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from nsysroof import __version__
-from nsysroof.cli import roofs, rules
-from nsysroof.cli.analyze import analyze
-from nsysroof.cli.check import check
-from nsysroof.cli.diff import diff
-from nsysroof.cli.estimate import estimate
-from nsysroof.cli.gaps import gaps
-from nsysroof.cli.gpus import gpus
-from nsysroof.cli.info import info
-from nsysroof.cli.kernels import kernels
-from nsysroof.cli.models import models
-from nsysroof.cli.plot import plot
-from nsysroof.cli.ranks import ranks
-from nsysroof.cli.schema import schema
-from nsysroof.cli.steps import steps
-from nsysroof.cli.whatif import whatif
+
+NAMES = (
+    "info", "analyze", "estimate", "steps", "gaps", "kernels", "ranks", "diff", "check", "whatif",
+    "plot", "gpus", "models", "schema", "rules", "roofs",
+)  # fmt: skip
 
 _HELP = """\
 Measured against theory: every kernel of an Nsight Systems capture and its roofline.
@@ -47,14 +44,45 @@ Exit codes:
   3  a limit was exceeded (check)
   4  inconclusive: the capture does not hold the answer
 """
+_PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+
+class _Commands(Mapping[str, Any]):
+    """Every command by its name; parsing the options of all of them takes longer than most do."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in NAMES:
+            raise KeyError(name)
+        module = import_module(f"nsysroof.cli.{name}")
+        holder = typer.Typer(**_PLAIN)
+        if group := getattr(module, "app", None):
+            holder.add_typer(group, name=name)
+        else:
+            holder.command(name)(getattr(module, name))
+        return get_group(holder).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+class _Group(TyperGroup):
+    """The commands of ``NAMES``."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands()  # type: ignore[assignment]
+
+
 app = typer.Typer(
+    cls=_Group,
     help=_HELP,
     epilog=_EPILOG,
     context_settings=_CONTEXT,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    **_PLAIN,
 )
 
 
@@ -78,24 +106,3 @@ def _start(
     if context.invoked_subcommand is None:
         print(context.get_help(), file=sys.stderr)
         raise typer.Exit(2)
-
-
-for _command in (
-    info,
-    analyze,
-    estimate,
-    steps,
-    gaps,
-    kernels,
-    ranks,
-    diff,
-    check,
-    whatif,
-    plot,
-    gpus,
-    models,
-    schema,
-):
-    app.command()(_command)
-app.add_typer(rules.app, name="rules")
-app.add_typer(roofs.app, name="roofs")
