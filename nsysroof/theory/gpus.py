@@ -165,8 +165,18 @@ def find_gpu(name_or_path: str) -> Gpu:
 @cache
 def _catalogued(key: str) -> Gpu:
     name = f"{key}.toml"
-    text = files("nsysroof").joinpath("data/gpus", name).read_text(encoding="utf-8")
-    return _read(name, text, where=name)
+    return _read(name, _text(name), where=name)
+
+
+@cache
+def _device_names(key: str) -> list[str]:
+    """Return the patterns of names of one GPU; what follows the head of its file is not parsed."""
+    head = tomllib.loads(_text(f"{key}.toml").partition("\n[[")[0])
+    return [*head.get("device_names", []), *head.get("device_names_by_memory", [])]
+
+
+def _text(name: str) -> str:
+    return files("nsysroof").joinpath("data/gpus", name).read_text(encoding="utf-8")
 
 
 def _read_text(path: Path) -> str:
@@ -217,7 +227,7 @@ def detect_gpu(
     """
     base, _, profile = device_name.strip().partition(" MIG ")
     stripped = re.sub(r"^(NVIDIA |Tesla )+", "", base.strip())
-    gpus = [_catalogued(key) for key in gpu_keys()]
+    gpus = [_catalogued(key) for key in gpu_keys() if _fullmatch(_device_names(key), stripped)]
     sure = [
         gpu
         for gpu in gpus
