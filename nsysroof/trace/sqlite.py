@@ -1,11 +1,16 @@
-"""Reads SQLite exports through ADBC: queries run in C, over rowid ranges in two threads."""
+"""Reads SQLite exports in two threads: integers from the pages, all else through ADBC.
+
+Where a table holds nothing but plain rows, its integers are decoded from its pages. Texts,
+restrictions and whatever is irregular are queries, which ADBC runs in C.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 import adbc_driver_manager
@@ -15,6 +20,7 @@ import pyarrow as pa
 
 from nsysroof.trace.contract import Layout, find_table
 from nsysroof.trace.fields import Field
+from nsysroof.trace.pages import Irregular, PagedTable, PageRange
 from nsysroof.trace.reader import Only, damaged, narrow
 from nsysroof.trace.source import Source
 
@@ -26,12 +32,21 @@ _THREADS = 2
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Rows of one table: what a query for them ends with, and the pages that they lie in."""
+
+    condition: str
+    pages: PageRange | None = None
+
+
 class SqliteReader:
-    """Reads a SQLite export through ADBC; queries run in C and give Arrow batches."""
+    """Reads a SQLite export; the user's file is never written to."""
 
     def __init__(self, source: Source) -> None:
         """Read the table and column names; nothing else is touched yet."""
         self._source = source
+        self._roots: dict[str, int] = {}
         self._layout: Layout = dict(self._list_tables())
 
     @property
@@ -63,10 +78,19 @@ class SqliteReader:
         query = f"SELECT {columns} FROM [{spelled}]"  # noqa: S608  names of the contract
         if only is not None:
             return self._query(table, f"{query} WHERE {_sql_condition(only)}", fields, block)
-        parts = [f"{query}{condition}" for condition in self._rowid_ranges(table, spelled)]
+        paged = self._paged(spelled, fields)
+
+        def read(part: _Part) -> list[T]:
+            if paged is not None and part.pages is not None:
+                with self._reading(table), suppress(Irregular):
+                    rows = paged.integers(part.pages)
+                    made = rows.select(**{name: field.expr for name, field in fields.items()})
+                    return [block(narrow(made, fields, table, self._source))]
+            return self._query(table, f"{query}{part.condition}", fields, block)
+
+        parts = self._parts(table, spelled, paged)
         with ThreadPoolExecutor(max_workers=_THREADS) as threads:
-            done = [threads.submit(self._query, table, part, fields, block) for part in parts]
-            return [result for part in done for result in part.result()]
+            return [result for results in threads.map(read, parts) for result in results]
 
     def _query(
         self,
@@ -93,7 +117,29 @@ class SqliteReader:
             results.extend(block(rows) for rows in _merge(batches))
         return results
 
-    def _rowid_ranges(self, table: str, spelled: str) -> list[str]:
+    def _paged(self, spelled: str, fields: Mapping[str, Field]) -> PagedTable | None:
+        """Return the table as pages where all fields are integers of plain rows, else None."""
+        wanted = {name.lower(): name for field in fields.values() for name in field.columns}
+        root = self._roots.get(spelled)
+        if root is None or not wanted or any(field.is_text for field in fields.values()):
+            return None
+        return PagedTable.of(
+            self._source.path,
+            root,
+            [wanted.get(column.lower()) for column in self._layout[spelled]],
+        )
+
+    def _parts(self, table: str, spelled: str, paged: PagedTable | None) -> list[_Part]:
+        """Return the table in parts that two threads may read, in the order of the rows."""
+        if paged is not None:
+            with self._reading(table), suppress(Irregular):
+                return [
+                    _Part(condition=f" WHERE {pages.condition}", pages=pages)
+                    for pages in paged.ranges()
+                ]
+        return [_Part(condition=condition) for condition in self._halves(table, spelled)]
+
+    def _halves(self, table: str, spelled: str) -> list[str]:
         """Return conditions that split the table by rowid, one where it is short or has none."""
         try:
             # Two statements: one that asks for both ends scans the whole table.
@@ -113,14 +159,20 @@ class SqliteReader:
 
     def _list_tables(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         query = (
-            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c"
+            "SELECT m.name, c.name, m.rootpage, c.pk FROM sqlite_master m,"
+            " pragma_table_info(m.name) c"
             " WHERE m.type IN ('table', 'view') ORDER BY m.name, c.cid"
         )
         with self._reading("sqlite_master"), closing(self._connect()) as connection:
             rows = connection.execute(query).fetchall()
         names: dict[str, list[str]] = {}
-        for table, column in rows:
+        for table, column, root, _ in rows:
             names.setdefault(table, []).append(column)
+            if root:
+                self._roots[table] = root
+        for table, _, _, key in rows:
+            if key:  # a key may be the rowid itself, or the table have none
+                self._roots.pop(table, None)
         for table, columns in names.items():
             yield table, tuple(columns)
 
