@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
@@ -90,16 +91,18 @@ def measure(trace: Trace, options: Options) -> Measured:
     hardware = choose_hardware(options, picked.devices)
     model = choose_model(options)
     texts = trace.names["text"].to_list()
-    classes = load_rules(options.rules).classify_each(texts)
-    activities = collect_activities(
-        trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns
-    )
-    steps = find_steps(
-        trace,
-        activities,
-        step_range=options.step_range,
-        layers=len(model.layers) if model else None,
-    )
+    with ThreadPoolExecutor(max_workers=1) as beside:  # names and times need nothing of each other
+        named = beside.submit(lambda: load_rules(options.rules).classify_each(texts))
+        activities = collect_activities(
+            trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns
+        )
+        steps = find_steps(
+            trace,
+            activities,
+            step_range=options.step_range,
+            layers=len(model.layers) if model else None,
+        )
+    classes = named.result()
     kernels = _with_replays(picked.kernels, activities)
     kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
     kernels = in_equal_chunks(kernels)

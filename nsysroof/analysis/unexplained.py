@@ -11,7 +11,7 @@ import polars as pl
 from nsysroof.analysis.products import ToldProducts
 from nsysroof.match.classes import UNKNOWN
 from nsysroof.match.functors import Span
-from nsysroof.match.launch import Access, access_of
+from nsysroof.match.launch import Access, accesses_of
 from nsysroof.match.op_sizes import Product
 from nsysroof.match.rules import KernelClass, RuleSet
 from nsysroof.match.stub import rule_stubs
@@ -60,7 +60,7 @@ def unexplained_rows(
     whole = int(kernels.lazy().select(_LENGTH.sum()).collect(engine="streaming").item())
     rows = _totals(kernels)
     names = rows["name"].unique().to_list()
-    accesses = {name: access_of(texts[name]) for name in names}
+    accesses = dict(zip(names, accesses_of([texts[name] for name in names]), strict=True))
     unknown = [name for name in names if classes[name].klass == UNKNOWN]
     stubs = dict(zip(unknown, rule_stubs([texts[name] for name in unknown]), strict=True))
     describe = partial(

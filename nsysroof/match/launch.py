@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
 
+import polars as pl
+
 from nsysroof.match.functors import (
     ANY_SIZE,
     Signature,
@@ -31,7 +33,7 @@ from nsysroof.match.functors import (
     signature_of,
     split_arguments,
 )
-from nsysroof.match.names import spell_name
+from nsysroof.match.names import spell_names
 
 _NAME = re.compile(
     r"(?:\w+::)*(vectorized_elementwise_kernel|unrolled_elementwise_kernel"
@@ -128,9 +130,19 @@ def access_of(name: str) -> Access | None:
     >>> access_of("triton_poi_fused_mul_silu_1") is None
     True
     """
-    if _ANY.search(name) is None:  # most names are none of these, and spelling one takes longer
-        return None
-    text = spell_name(name)
+    return accesses_of([name])[0]
+
+
+def accesses_of(names: Sequence[str]) -> list[Access | None]:
+    """Return what each name tells, as ``access_of`` does; many take little longer than one."""
+    # Most names are none of these, and spelling one takes longer.
+    telling = [name for name in names if _ANY.search(name)]
+    texts = spell_names(pl.Series(telling, dtype=pl.String()))["text"]
+    found = dict(zip(telling, map(_access, texts), strict=True))
+    return [found.get(name) for name in names]
+
+
+def _access(text: str) -> Access | None:
     found = _NAME.match(text)
     if found is None:
         return None

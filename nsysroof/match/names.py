@@ -52,6 +52,8 @@ def spell_names(names: pl.Series) -> pl.DataFrame:
 
     >>> spell_names(pl.Series(["void ns::fusedQKNorm<(int)4, (bool)1>(const T1 *)"])).row(0)[1:]
     ('ns::fusedQKNorm<4, true>(T1 const*)', 'ns::fused_qk_norm')
+    >>> spell_names(pl.Series(["std::enable_if<!T7, void>::type gemvx::kernel<int, (bool)0>(T13)"]))["text"][0]
+    'gemvx::kernel<int, false>(T13)'
     """
     text = names.cast(pl.String()).rename("text")
     for pattern, replacement in _TEXT_STEPS:
@@ -89,13 +91,3 @@ def unmangle_function(name: str) -> str:
         parts.append(name[length.end() : at])
     kept = [part for part in parts if not part.startswith("_GLOBAL__N_")]
     return "::".join(kept) or name
-
-
-def spell_name(name: str) -> str:
-    """Return one name in the spelling that the rules match.
-
-    >>> spell_name("std::enable_if<!T7, void>::type internal::gemvx::kernel<int, (bool)0>(T13)")
-    'internal::gemvx::kernel<int, false>(T13)'
-    """
-    spelled: str = spell_names(pl.Series([name]))["text"][0]
-    return spelled

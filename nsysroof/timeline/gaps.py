@@ -10,6 +10,7 @@ process covers it, else ``host_late``; ``between_graphs`` (two replays, N launch
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,11 +94,11 @@ def sum_causes(gaps: pl.DataFrame, causes: tuple[str, ...]) -> dict[str, int]:
     >>> sum_causes(gaps, ("sync", "unknown"))
     {'sync': 2, 'unknown': 4}
     """
-    totals = gaps.group_by(pl.col("cause").fill_null("unknown")).agg(
-        (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns")
-    )
-    found = dict(totals.iter_rows())
-    return {cause: int(found.get(cause, 0)) for cause in causes}
+    length = (pl.col("end_ns") - pl.col("start_ns")).sum()
+    found: Counter[str] = Counter()
+    for cause, ns in gaps.group_by("cause").agg(length).iter_rows():
+        found[cause or "unknown"] += ns
+    return {cause: found[cause] for cause in causes}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

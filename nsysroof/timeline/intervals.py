@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from nsysroof.trace.order import holds_one_value
+
 Times = npt.NDArray[np.int64]
 
 
@@ -158,6 +160,11 @@ def advance(kernels: pl.DataFrame) -> pl.Series:
         One Int64 value per row, in the order of the rows.
     """
     # Null for the first of a stream, which the maximum passes over.
-    earlier = pl.col("end_ns").cum_max().shift(1).over("gpu", "pid", "context", "stream")
+    earlier = pl.col("end_ns").cum_max().shift(1)
+    apart = [
+        key for key in ("gpu", "pid", "context", "stream") if not holds_one_value(kernels[key])
+    ]
+    if apart:
+        earlier = earlier.over(apart)
     spent = pl.col("end_ns") - pl.max_horizontal("start_ns", earlier)
     return kernels.select(pl.max_horizontal(spent, pl.lit(0)).alias("advance_ns"))["advance_ns"]

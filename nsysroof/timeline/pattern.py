@@ -74,6 +74,8 @@ def depth_of(symbols: npt.NDArray[np.integer]) -> int:
     >>> depth_of(np.array([9, *[1, 2, 3, 4, 4] * 8])), depth_of(np.array([1, 2, 3, 3, 3]))
     (8, 0)
     """
+    if symbols.size < MIN_LAYERS * MIN_LAYER_KINDS:
+        return 0
     counts = np.unique(symbols, return_counts=True)[1]
     sharing = np.bincount(counts[counts >= MIN_LAYERS])
     depths = np.flatnonzero(sharing >= MIN_LAYER_KINDS)

@@ -92,25 +92,30 @@ def find_runs(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def assign_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Return the step each row starts in, null outside; rows need ``gpu`` and ``start_ns``."""
-    if not steps.height or not rows.height:
-        return pl.Series("step", [None] * rows.height, dtype=pl.UInt32)
-    parts = []
+    """Return the step each row starts in, null outside.
+
+    Args:
+        rows: ``gpu`` and ``start_ns``, sorted by GPU and start.
+        steps: Schema ``STEPS``.
+    """
     windows = steps.partition_by("gpu", as_dict=True)
-    for (gpu,), part in rows.with_row_index("_row").partition_by("gpu", as_dict=True).items():
-        own = windows.get((gpu,))
-        if own is None:
-            parts.append(part.select("_row", step=pl.lit(None, dtype=pl.UInt32)))
-            continue
-        starts, ends = own["start_ns"].to_numpy(), own["end_ns"].to_numpy()
+    parts = [pl.Series("step", [], dtype=pl.UInt32)]
+    for gpu, part in by_gpu(rows):
+        own = windows.get((gpu,), steps.clear())
         times = part["start_ns"].to_numpy()
-        at = np.searchsorted(starts, times, side="right") - 1
-        inside = (at >= 0) & (times < ends[np.maximum(at, 0)])
-        step = pl.Series("step", own["step"].to_numpy()[np.maximum(at, 0)]).set(
-            pl.Series(~inside), None
-        )
-        parts.append(part.select("_row").with_columns(step))
-    return pl.concat(parts).sort("_row")["step"]
+        # The rows lie by turns outside steps and in one.
+        ends = np.full(2 * own.height + 1, times.size)
+        ends[:-1:2] = np.searchsorted(times, own["start_ns"].to_numpy())
+        ends[1::2] = np.searchsorted(times, own["end_ns"].to_numpy())
+        lengths = np.diff(ends, prepend=0)
+        step = np.zeros(ends.size, dtype=np.uint32)
+        step[1::2] = own["step"].to_numpy()
+        outside = np.arange(ends.size) % 2 == 0
+        found = pl.Series("step", np.repeat(step, lengths))
+        if lengths[outside].any():
+            found = found.set(pl.Series(np.repeat(outside, lengths)), None)
+        parts.append(found)
+    return pl.concat(parts)
 
 
 def _marking_ranges(trace: Trace, step_range: str | None) -> pl.DataFrame:

@@ -15,6 +15,7 @@ import polars as pl
 from nsysroof.trace import fields
 from nsysroof.trace.contract import fit_fields
 from nsysroof.trace.fields import Field
+from nsysroof.trace.order import holds_one_value
 from nsysroof.trace.reader import Only, TableReader, read_table
 
 _GPU_TABLE = "TARGET_INFO_GPU"
@@ -101,7 +102,10 @@ class DeviceMap:
 
     def add_gpu(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, frozenset[Place]]:
         """Return ``rows`` with ``gpu``, null for no device, in place of ``device``; and places."""
-        pairs = rows.select("pid", "device").unique().sort("pid", "device", nulls_last=True)
+        pairs = rows.select("pid", "device")
+        if all(map(holds_one_value, pairs)):
+            pairs = pairs.head(1)
+        pairs = pairs.unique().sort("pid", "device", nulls_last=True)
         places = frozenset(
             Place(pid=pid, device=device, gpu=gpu, known=known)
             for pid, device in pairs.iter_rows()
