@@ -38,7 +38,9 @@ def main() -> None:
     gc.disable()  # the process ends with its answer: looking for cycles costs it 0.1 s for nothing
     for name, value in _LIBRARIES.items():
         os.environ.setdefault(name, value)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # nor are they looked for at its end
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
