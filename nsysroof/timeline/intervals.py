@@ -30,10 +30,12 @@ class Intervals:
 
     def clip(self, start_ns: int, end_ns: int) -> Intervals:
         """Return the part inside [start_ns, end_ns)."""
-        starts = np.maximum(self.starts, start_ns)
-        ends = np.minimum(self.ends, end_ns)
-        kept = ends > starts
-        return Intervals(starts=starts[kept], ends=ends[kept])
+        first = np.searchsorted(self.ends, start_ns, side="right")
+        last = np.searchsorted(self.starts, end_ns) if end_ns > start_ns else first
+        starts, ends = self.starts[first:last], self.ends[first:last]
+        if starts.size and (starts[0] < start_ns or ends[-1] > end_ns):
+            starts, ends = np.maximum(starts, start_ns), np.minimum(ends, end_ns)
+        return Intervals(starts=starts, ends=ends)
 
 
 def union(starts: Times, ends: Times) -> Intervals:
@@ -61,16 +63,18 @@ def union(starts: Times, ends: Times) -> Intervals:
 
 
 def covered(points: Times, cover: Intervals) -> npt.NDArray[np.bool_]:
-    """Return which points lie inside the cover.
+    """Return which points, in ascending order, lie inside the cover.
 
     >>> cover = Intervals(starts=np.array([10]), ends=np.array([20]))
     >>> covered(np.array([9, 10, 19, 20]), cover).tolist()
     [False, True, True, False]
     """
-    if not cover.starts.size:
-        return np.zeros(points.shape, dtype=bool)
-    at = np.searchsorted(cover.starts, points, side="right") - 1
-    return (at >= 0) & (points < cover.ends[np.maximum(at, 0)])
+    # The points lie by turns outside and inside.
+    ends = np.full(2 * cover.starts.size + 1, points.size)
+    ends[:-1:2] = np.searchsorted(points, cover.starts)
+    ends[1::2] = np.searchsorted(points, cover.ends)
+    inside: npt.NDArray[np.bool_] = np.arange(ends.size) % 2 == 1
+    return np.repeat(inside, np.diff(ends, prepend=0))
 
 
 def covered_before(points: Times, cover: Intervals) -> Times:
