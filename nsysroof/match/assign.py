@@ -73,13 +73,9 @@ def place_operators(
             usual kernel sequence best is taken for all.
         floor_ns: Time that the smallest kernel takes.
     """
-    told = ("gpu", "stream", "start_ns", "end_ns", "name", "replayed", "step")
-    rows = kernels.select(*told).with_row_index("row")
-    inside = rows["step"].is_not_null()
-    stepped = _model_streams(rows if inside.all() else rows.filter(inside))
     known = any(plan.operators for plan in plans)
     shared = any(op.role.startswith(_SHARED) for plan in plans for op in plan.operators)
-    patterns = _patterns(stepped, classes, shared=shared) if known else []
+    patterns = _patterns(_stepped(kernels), classes, shared=shared) if known else []
     usual = _usual(patterns)
     plan, fitted = _best_plan(plans, usual.launches if usual else [], floor_ns)
     covers: dict[tuple[int, ...], int] = {}
@@ -107,6 +103,14 @@ def place_operators(
         penalties=penalties,
         patterns=len(patterns),
     )
+
+
+def _stepped(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Return the kernels of steps that the model may have launched, with their ``row``."""
+    told = ("gpu", "stream", "start_ns", "end_ns", "name", "replayed", "step")
+    rows = kernels.select(*told).with_row_index("row")
+    inside = rows["step"].is_not_null()
+    return _model_streams(rows if inside.all() else rows.filter(inside))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
