@@ -52,8 +52,14 @@ class LaunchIndex:
         keys = _keys(pid, correlation)
         if not len(self.keys):
             return np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.bool_)
-        positions = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return positions, self.keys[positions] == keys
+        # The kernels of a replay come one after another with the id of its launch.
+        changes = np.ones(len(keys), dtype=np.bool_)
+        changes[1:] = keys[1:] != keys[:-1]
+        first = np.flatnonzero(changes)
+        lengths = np.diff(first, append=len(keys))
+        heads = keys[first]
+        at = np.minimum(np.searchsorted(self.keys, heads), len(self.keys) - 1)
+        return np.repeat(at, lengths), np.repeat(self.keys[at] == heads, lengths)
 
     def unseen_graph_launches(self) -> int:
         """Return the number of graph launches from which no activity was recorded."""

@@ -169,8 +169,8 @@ class PagedTable:
         cells, owners = self._cells(pages, count, _LEAF_HEAD)
         if not len(cells):
             return pl.DataFrame(schema={name: pl.Int64 for name in self.columns if name})
-        payload, after = _varints(pages, cells)
-        _, head = _varints(pages, after)
+        payload, rowids = _varints(pages, cells)
+        head = _past_varints(pages, rowids)
         whole = (payload > 0) & (payload <= self.usable_bytes - _SPILL)
         within = head + payload <= owners * self.page_bytes + self.usable_bytes
         width = len(self.columns) + 1
@@ -220,6 +220,19 @@ def _big_endian(pages: Bytes, at: Integers) -> Integers:
     """Return the signed integers of eight bytes at some places."""
     words = np.ndarray((len(pages) - _WORD + 1,), dtype=">i8", buffer=pages, strides=(1,))
     return words[at].astype(np.int64)
+
+
+def _past_varints(pages: Bytes, at: Integers) -> Integers:
+    """Return where the variable-length integers at some places end."""
+    ends = at + 1
+    for nth in range(8):
+        longer = pages[at + nth] >= _LONGER
+        if nth:
+            longer &= ends == at + nth + 1
+        if not longer.any():
+            break
+        ends += longer
+    return ends
 
 
 def _varints(pages: Bytes, at: Integers) -> tuple[Integers, Integers]:
