@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -65,11 +66,15 @@ from nsysroof.results import (
     Gap,
     HostLateRow,
     ImpossibleRow,
+    KernelRow,
+    LinkRow,
     OperatorRow,
+    OverlapRow,
     Report,
     StepRow,
     StepTimeline,
     Timeline,
+    UnexplainedRow,
 )
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.timeline.account import account
@@ -119,17 +124,15 @@ def _report(
     trace: Trace, options: Options, found: Measured, *, complete: Collection[str]
 ) -> Report:
     picked, hardware, theory = found.picked, found.hardware, found.theory
-    judged = _judge(trace, options, found)
-    accounts = _account(trace, found, complete)
     group_size = options.tp if options.tp > 1 else max(len(picked.gpus), 1)
+    judged = _judge(trace, options, found)
+    with ThreadPoolExecutor(max_workers=1) as beside:  # the accounts need none of the other tables
+        accounting = beside.submit(_account, trace, found, complete)
+        tables = _tables(found, judged, group_size)
+    accounts = accounting.result()
+    budget = accounts.budget
     ranks, lag = compare_ranks(found, accounts.gaps, group_size=group_size)
     metrics, doubts = metric_rows(trace, found, judged.operators)
-    links = link_rows(
-        picked.copies,
-        {key: peak.value for key, peak in hardware.peaks.items()},
-        activities=found.activities,
-        steps=found.analysed.steps,
-    )
     assumptions = assume(
         options,
         hardware,
@@ -138,13 +141,11 @@ def _report(
         phase=found.analysed.phase,
         window_anchor_ns=picked.anchor_ns,
         devices=picked.gpus,
-        peaks_used=peaks_used(found.groups, links, hardware.peaks),
+        peaks_used=peaks_used(found.groups, tables.links, hardware.peaks),
         notes=[theory.note] if theory.note else [],
     )
-    covered = coverage(found.kernels)
-    budget = accounts.budget
     findings = [
-        *_findings(trace, options, found, judged, covered),
+        *_findings(trace, options, found, judged, tables.coverage),
         *doubts,
         *slow_rank(ranks, lag),
         *find.profiler_inflation(assumptions, budget.wall_ns if budget else None),
@@ -153,7 +154,7 @@ def _report(
         tool_version=__version__,
         capture=structs.replace(found.capture, findings=find.in_order(findings)),
         assumptions=assumptions,
-        coverage=covered,
+        coverage=tables.coverage,
         timeline=accounts.timeline,
         streams=stream_rows(found.kernels, accounts.timeline),
         phases=found.phases,
@@ -163,29 +164,15 @@ def _report(
         step_timeline=accounts.step_timeline,
         step_bounds=bounds_of_step(theory, hardware, budget),
         operators=judged.operators,
-        kernels=kernel_rows(
-            found.kernels,
-            found.texts,
-            found.classes,
-            {group.role: group.bound.spec_ns for group in found.groups},
-        ),
+        kernels=tables.kernels,
         gaps=accounts.longest,
         host_late=accounts.host_late,
-        unexplained=unexplained_rows(
-            found.kernels,
-            found.texts,
-            found.classes,
-            modelled=theory.model is not None,
-            steps=found.analysed.steps.height,
-            peaks=hardware.peaks,
-            floor_ns=hardware.floor_ns,
-            told=judged.told,
-        ),
+        unexplained=tables.unexplained,
         impossible=judged.impossible,
-        links=links,
-        collectives=_collectives(found, group_size),
+        links=tables.links,
+        collectives=tables.collectives,
         ranks=ranks,
-        overlaps=overlap_rows(found.kernels),
+        overlaps=tables.overlaps,
         metrics=metrics,
         host=host_calls(trace),
     )
@@ -227,6 +214,49 @@ def _judge(trace: Trace, options: Options, found: Measured) -> _Judged:
         operators, found.hardware, found.theory.workload, contradicted, formats
     )
     return _Judged(operators=operators, impossible=impossible, mismatches=mismatches, told=told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tables:
+    """What the report lists of kernels and copies."""
+
+    coverage: Coverage
+    kernels: list[KernelRow]
+    unexplained: list[UnexplainedRow]
+    links: list[LinkRow]
+    collectives: list[CollectiveRow]
+    overlaps: list[OverlapRow]
+
+
+def _tables(found: Measured, judged: _Judged, group_size: int) -> _Tables:
+    peaks = found.hardware.peaks
+    return _Tables(
+        coverage=coverage(found.kernels),
+        kernels=kernel_rows(
+            found.kernels,
+            found.texts,
+            found.classes,
+            {group.role: group.bound.spec_ns for group in found.groups},
+        ),
+        unexplained=unexplained_rows(
+            found.kernels,
+            found.texts,
+            found.classes,
+            modelled=found.theory.model is not None,
+            steps=found.analysed.steps.height,
+            peaks=peaks,
+            floor_ns=found.hardware.floor_ns,
+            told=judged.told,
+        ),
+        links=link_rows(
+            found.picked.copies,
+            {key: peak.value for key, peak in peaks.items()},
+            activities=found.activities,
+            steps=found.analysed.steps,
+        ),
+        collectives=_collectives(found, group_size),
+        overlaps=overlap_rows(found.kernels),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
