@@ -129,11 +129,13 @@ def step_sums(
     """
     places = _place(labels["share"])
     windows = steps.sort("gpu", "start_ns").partition_by("gpu", as_dict=True)
+    idle_of = dict(by_gpu(gaps))
     found = [pl.DataFrame(schema=STEP_SUMS)]
-    for gpu, rows in by_gpu(activities):
+    for gpu, running in by_gpu(activities):
         if (gpu,) not in windows:
             continue
         cut = _Windows(windows[gpu,])
+        rows = cut.reaching(running)
         sums = cut.sums(rows, _places_of(rows, places), _COPY + 1)
         busy = union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy())
         busy_ns = covered_before(cut.ends, busy) - covered_before(cut.starts, busy)
@@ -142,7 +144,7 @@ def step_sums(
         moved = cut.sums(served, _place(served["share"]), _COPY + 1)
         sums += moved
         sums[_COPY] -= moved.sum(axis=0)
-        waited = gaps.filter(pl.col("gpu") == gpu)
+        waited = cut.reaching(idle_of.get(gpu, gaps.clear()))
         cause = waited["cause"].cast(pl.Enum(IDLE_CAUSES)).fill_null("unknown").to_physical()
         idle = cut.sums(waited, cause.to_numpy(), len(IDLE_CAUSES))
         wall_ns = cut.ends - cut.starts
@@ -162,6 +164,20 @@ class _Windows:
     def __init__(self, steps: pl.DataFrame) -> None:
         self.starts: Times = steps["start_ns"].to_numpy()
         self.ends: Times = steps["end_ns"].to_numpy()
+
+    def reaching(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows, sorted by start, that may reach into a step: few where the steps are."""
+        if not rows.height:
+            return rows
+        starts, ends = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
+        longest = int((ends - starts).max())
+        first = np.searchsorted(starts, self.starts - longest)
+        last = np.searchsorted(starts, self.ends)
+        first[1:] = np.maximum(first[1:], last[:-1])
+        return pl.concat(
+            [rows[int(low) : int(high)] for low, high in zip(first, last, strict=True)],
+            rechunk=False,
+        )
 
     def sums(self, rows: pl.DataFrame, places: npt.NDArray[np.integer], size: int) -> Times:
         """Return the ns of the rows of each place in each step, shape (size, steps)."""

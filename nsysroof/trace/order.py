@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-_AT_ONCE = 4  # columns that polars gathers in parallel
+_AT_ONCE = 6  # columns that polars gathers in parallel
 
 
 def sort_frame(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
