@@ -14,8 +14,10 @@ from statistics import median_low
 
 from nsysroof import __version__
 from nsysroof.errors import UsageError
+from nsysroof.findings import CATALOGUE
 from nsysroof.outcomes import Check, Difference, Rule
 from nsysroof.results import OperatorRow, Report, Timeline
+from nsysroof.theory.nearest import did_you_mean
 from nsysroof.units import format_share, format_time
 
 ANY_ROLE = "*"
@@ -71,7 +73,8 @@ def check(report: Report, limits: Limits, *, name: str, baselines: Sequence[Repo
         baselines: Reports of earlier runs; several are repeats of one.
 
     Raises:
-        UsageError: ``no-limits`` where nothing is limited.
+        UsageError: ``no-limits`` where nothing is limited, ``unknown-finding`` where ``allowed``
+            has a slug that no finding has.
     """
     if not limits.any_of_one_report and not baselines:
         raise UsageError(
@@ -79,6 +82,14 @@ def check(report: Report, limits: Limits, *, name: str, baselines: Sequence[Repo
             hint="give --max-ratio ROLE=X, --max-idle 5%, --max-unexplained 5%, --min-coverage 95% "
             "or --baseline report.json",
             slug="no-limits",
+        )
+    known = [*(kind.slug for kind in CATALOGUE), CONDITIONS_DIFFER]
+    for slug in sorted(limits.allowed.difference(known)):
+        raise UsageError(
+            f"no finding is called {slug!r}",
+            hint=did_you_mean(slug, known, otherwise="docs/findings.md lists them"),
+            slug="unknown-finding",
+            where="--allow",
         )
     rules = [
         *_capture_rules(report, limits),

@@ -7,7 +7,7 @@ from nsysroof.cli.options import (
     OutputOptions,
     SelectionOptions,
     TheoryOptions,
-    TracePath,
+    TraceOrReport,
     grouped,
 )
 from nsysroof.cli.output import choose_destination
@@ -24,7 +24,7 @@ from nsysroof.report.base import ANALYSIS_FORMATS
 
 @grouped
 def analyze(
-    trace: TracePath,
+    trace: TraceOrReport,
     *,
     model: ModelName = None,
     theory: TheoryOptions,

@@ -13,6 +13,7 @@ from nsysroof.cli.options import (
     OutputOptions,
     SelectionOptions,
     TheoryOptions,
+    TraceOrReport,
     finite,
     grouped,
 )
@@ -105,9 +106,7 @@ class LimitOptions:
 
 @grouped
 def check(
-    report: Annotated[
-        Path, typer.Argument(metavar="TRACE|REPORT", help="A trace, or a report saved as JSON.")
-    ],
+    report: TraceOrReport,
     *,
     limits: LimitOptions,
     model: ModelName = None,

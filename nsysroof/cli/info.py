@@ -7,17 +7,17 @@ from nsysroof.cli.options import (
     OutputOptions,
     SelectionOptions,
     TheoryOptions,
-    TracePath,
+    TraceOrReport,
     grouped,
 )
 from nsysroof.cli.output import choose_destination
-from nsysroof.cli.reading import check_strictly, read_report
+from nsysroof.cli.reading import check_strictly, read_runs
 from nsysroof.report.views import InfoView
 
 
 @grouped
 def info(
-    trace: TracePath,
+    trace: TraceOrReport,
     *,
     model: ModelName = None,
     theory: TheoryOptions,
@@ -29,6 +29,6 @@ def info(
     What was recorded, what is missing and what to do about it, and the steps found.
     """
     destination = choose_destination(output, source=trace)
-    report = read_report(trace, model, theory, selection)
+    (report,) = read_runs([trace], model, theory, selection)
     destination.write(InfoView.of(report))
     check_strictly(report, selection)

@@ -7,17 +7,17 @@ from nsysroof.cli.options import (
     OutputOptions,
     SelectionOptions,
     TheoryOptions,
-    TracePath,
+    TraceOrReport,
     grouped,
 )
 from nsysroof.cli.output import choose_destination
-from nsysroof.cli.reading import check_answered, check_strictly, read_report
+from nsysroof.cli.reading import check_answered, check_strictly, read_runs
 from nsysroof.report.views import KernelsView
 
 
 @grouped
 def kernels(
-    trace: TracePath,
+    trace: TraceOrReport,
     *,
     model: ModelName = None,
     theory: TheoryOptions,
@@ -29,7 +29,7 @@ def kernels(
     One row for each name, grid, block and role.
     """
     destination = choose_destination(output, source=trace)
-    report = read_report(trace, model, theory, selection)
+    (report,) = read_runs([trace], model, theory, selection)
     destination.write(KernelsView.of(report))
     check_answered(report)
     check_strictly(report, selection)

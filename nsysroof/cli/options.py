@@ -63,6 +63,13 @@ TracePath = Annotated[
     Path,
     typer.Argument(metavar="TRACE", help="Export of nsys: .sqlite, a parquet folder, .nsys-rep."),
 ]
+TraceOrReport = Annotated[
+    Path,
+    typer.Argument(
+        metavar="TRACE|REPORT",
+        help="Export of nsys (.sqlite, a parquet folder, .nsys-rep), or a report saved as JSON.",
+    ),
+]
 QuietFlag = Annotated[
     bool, typer.Option("-q", "--quiet", callback=_be_quiet, help="No progress, no `wrote FILE`.")
 ]

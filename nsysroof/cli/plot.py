@@ -16,6 +16,7 @@ from nsysroof.cli.options import (
     QuietFlag,
     SelectionOptions,
     TheoryOptions,
+    TraceOrReport,
     grouped,
 )
 from nsysroof.cli.output import check_free
@@ -43,9 +44,7 @@ class Kind(StrEnum):
 
 @grouped
 def plot(
-    report: Annotated[
-        Path, typer.Argument(metavar="TRACE|REPORT", help="A trace, or a report saved as JSON.")
-    ],
+    report: TraceOrReport,
     kind: Annotated[
         Kind,
         typer.Argument(

@@ -78,8 +78,16 @@ def read_report(
     """Return the report on a trace, with the command that makes it.
 
     Raises:
+        UsageError: ``not-saved`` where a saved report is given, which lists the longest alone.
         NsysroofError: As ``open_trace`` and ``analyze`` do.
     """
+    if complete and is_saved_report(trace):
+        raise UsageError(
+            f"a saved report does not hold all {' and '.join(complete)}, only the longest",
+            hint="give the trace; `nsysroof analyze REPORT` shows those that the report holds",
+            slug="not-saved",
+            where=str(trace),
+        )
     options = library_options(model, theory, selection)
 
     from nsysroof.analysis import analyze

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nsysroof.cli.options import OutputOptions, SelectionOptions, TheoryOptions, grouped
+from nsysroof.cli.options import (
+    OutputOptions,
+    SelectionOptions,
+    TheoryOptions,
+    TraceOrReport,
+    grouped,
+)
 from nsysroof.cli.output import choose_destination
 from nsysroof.cli.reading import check_strictly, is_saved_report, read_runs
 
@@ -81,9 +86,7 @@ class MeasuredOptions:
 
 @grouped
 def whatif(
-    report: Annotated[
-        Path, typer.Argument(metavar="TRACE|REPORT", help="A trace, or a report saved as JSON.")
-    ],
+    report: TraceOrReport,
     *,
     change: ChangeOptions,
     measured: MeasuredOptions,

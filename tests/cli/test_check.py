@@ -165,3 +165,13 @@ def test_options_reach_the_analysis(library: Library, command: Command) -> None:
     result = command("check", "run.sqlite", "--batch", "2", "--min-coverage", "9%")
     assert result.code == 0
     assert library.options == [Options(batch=2)]
+
+
+def test_a_finding_that_does_not_exist_cannot_be_allowed(command: Command, clean: Path) -> None:
+    limits = ("--min-coverage", "9%")
+    result = command("check", clean, *limits, "--allow", "below-bond")
+    assert (result.code, result.out) == (2, "")
+    assert "no finding is called 'below-bond'" in result.err
+    assert "below-bound" in result.err.splitlines()[-1]
+    assert command("check", clean, *limits, "--allow", "below-bound").code == 0
+    assert command("check", clean, *limits, "--allow", "conditions-differ").code == 0

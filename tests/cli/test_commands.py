@@ -308,3 +308,34 @@ def test_a_failed_write_leaves_nothing_behind(
     library.report = msgspec.structs.replace(sample.full(), kernels=[row])
     assert command("kernels", "run.sqlite", "-o", tmp_path / "kernels.json").code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["info", "kernels"])
+def test_a_saved_report_is_shown_as_the_trace_is(
+    library: Library, command: Command, tmp_path: Path, name: str
+) -> None:
+    report = saved_report(command, tmp_path)
+    told = [command(name, given, "-f", "json") for given in ("run.sqlite", report)]
+    assert [one.code for one in told] == [0, 0]
+    assert told[0].out == told[1].out
+    assert library.traces == ["opened run.sqlite"] * 2  # one of them was saved
+    options = command(name, report, "--batch", "2")
+    assert (options.code, "[options-without-trace]" in options.err) == (2, True)
+
+
+@pytest.mark.parametrize(("name", "what"), [("gaps", "gaps"), ("steps", "step_budgets")])
+@pytest.mark.usefixtures("library")
+def test_a_saved_report_has_no_list_in_full(
+    command: Command, tmp_path: Path, name: str, what: str
+) -> None:
+    result = command(name, saved_report(command, tmp_path))
+    assert (result.code, result.out) == (2, "")
+    error, *_, hint = result.err.splitlines()
+    assert error.endswith(f"a saved report does not hold all {what}, only the longest")
+    assert hint.endswith("shows those that the report holds   [not-saved]")
+
+
+def saved_report(command: Command, folder: Path) -> Path:
+    path = folder / "run.json"
+    assert command("analyze", "run.sqlite", "-o", path).code == 0
+    return path
