@@ -53,6 +53,13 @@ _CAPTURE = (
         action="Profile again with `--cuda-graph-trace=node`; a few at the edges are usual.",
     ),
     FindingKind(
+        slug="graph-ids-unknown",
+        severities=(_WARNING,),
+        meaning="The profiler could not tell the graph or node of its records: kernels inside graphs "
+        "may be missing, or count as launched alone.",
+        action="Profile with `--cuda-graph-trace=graph` for the span of the replays.",
+    ),
+    FindingKind(
         slug="software-node-trace",
         severities=(_WARNING,),
         meaning="Graph nodes were traced in software, which delays each of them: gaps and the "
@@ -68,9 +75,9 @@ _CAPTURE = (
     ),
     FindingKind(
         slug="incomplete-capture",
-        severities=(_ERROR, _WARNING),
+        severities=(_ERROR, _WARNING, _NOTE),
         meaning="The export holds fewer CUDA events than the profiler collected, or the profiler "
-        "says that it lost some: more than 1 % is an error.",
+        "says that it lost some: more than 1 % is an error. That it might have lost some is a note.",
         action="Export again; else stop the program before nsys, or profile a shorter window.",
     ),
     FindingKind(
@@ -104,6 +111,13 @@ _CAPTURE = (
         meaning="The export does not say which GPU a process means by its CUDA device: numbered "
         "as if every process saw all GPUs.",
         action="With `CUDA_VISIBLE_DEVICES` set per process, GPUs may be mixed up.",
+    ),
+    FindingKind(
+        slug="shared-gpu",
+        severities=(_WARNING,),
+        meaning="Several processes ran 1 % or more of the kernel time of one GPU each: each is slowed "
+        "by what the others run beside it.",
+        action="Profile them apart for ratios to theory, or cut one out with `--window`.",
     ),
     FindingKind(
         slug="schema-unknown",

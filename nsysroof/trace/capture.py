@@ -16,6 +16,7 @@ from nsysroof.trace.metadata import Metadata
 
 _SEVERITIES = ("error", "warning", "note")
 _SERIOUS_SHARE = 0.01  # more bad or lost records than this make the totals unreliable
+_SHARING = 0.01  # share of a GPU's kernel time from which a process shares the GPU
 _NODE_HINT = "profile again with --cuda-graph-trace=node"
 
 
@@ -129,6 +130,7 @@ def _findings(evidence: Evidence, by_pid: dict[int, int]) -> Iterator[Finding]:
     yield from _about_records(evidence)
     yield from _about_launch_rows(evidence)
     yield from _about_devices(evidence)
+    yield from _about_sharing(evidence)
     yield from _about_schema(evidence)
 
 
@@ -196,6 +198,18 @@ def _about_graphs(evidence: Evidence) -> Iterator[Finding]:
             ),
             hint="usual at the edges of a capture; otherwise records were lost",
         )
+    if metadata.graphs_unattributed:
+        yield finding(
+            slug="graph-ids-unknown",
+            severity="warning",
+            text=(
+                f"the profiler could not tell the graph or node of its records"
+                f" {metadata.graphs_unattributed:,} times: kernels inside graphs may be missing or"
+                " count as launched alone"
+            ),
+            hint="usual for programs that instantiate graphs again and again; profile with"
+            " --cuda-graph-trace=graph for the span of the replays",
+        )
     if mode == "node" and metadata.trace_kind == "software":
         yield finding(
             slug="software-node-trace",
@@ -255,6 +269,15 @@ def _about_records(evidence: Evidence) -> Iterator[Finding]:
             text="the profiler says that records were lost: " + "; ".join(metadata.losses),
             hint="profile a shorter window",
         )
+    elif metadata.maybe_incomplete and (collected is None or not whole):
+        yield finding(
+            slug="incomplete-capture",
+            severity="note",
+            text="the profiler says that not all CUDA events might have been collected, and its"
+            " count of them does not tell",
+            hint="usual where cudaProfilerStart and Stop bound the capture; compare the kernels of"
+            " each step, which `nsysroof steps` lists",
+        )
     if metadata.driver_newer:
         yield finding(
             slug="driver-newer",
@@ -307,6 +330,37 @@ def _about_devices(evidence: Evidence) -> Iterator[Finding]:
             ),
             hint="with CUDA_VISIBLE_DEVICES set per process, GPUs may be mixed up",
         )
+
+
+def _about_sharing(evidence: Evidence) -> Iterator[Finding]:
+    """Tell where processes ran kernels on one GPU at a time: each has what the others leave it."""
+    length = pl.col("end_ns") - pl.col("start_ns")
+    spent = (
+        evidence.kernels.frame.lazy()
+        .drop_nulls("pid")
+        .group_by("gpu", "pid")
+        .agg(length.sum().alias("ns"), pl.col("start_ns").min(), pl.col("end_ns").max())
+        .collect(engine="streaming")
+        .with_columns(share=pl.col("ns") / pl.col("ns").sum().over("gpu"))
+        .filter(pl.col("share") >= _SHARING)
+        .sort("gpu", "pid")
+    )
+    for (gpu,), rows in spent.partition_by("gpu", as_dict=True, maintain_order=True).items():
+        spans = list(rows.select("start_ns", "end_ns", "pid", "share").iter_rows())
+        sharing = [
+            (pid, share)
+            for start, end, pid, share in spans
+            if any(pid != other and start < last and first < end for first, last, other, _ in spans)
+        ]
+        if sharing:
+            told = ", ".join(f"process {pid} {100 * share:.0f} %" for pid, share in sharing)
+            yield finding(
+                slug="shared-gpu",
+                severity="warning",
+                text=f"{len(sharing)} processes ran kernels on GPU {gpu} at a time ({told} of the"
+                " kernel time): each is slowed by what the others run beside it",
+                hint="profile them apart for ratios to theory, or cut one out with --window",
+            )
 
 
 def _about_schema(evidence: Evidence) -> Iterator[Finding]:

@@ -44,6 +44,8 @@ _LOSSES = (
         re.compile(r"reached the size limit on recording trace events", re.IGNORECASE),
     ),
 )
+_CAVEAT = re.compile(r"not all cuda events might have been collected", re.IGNORECASE)
+_UNATTRIBUTED = re.compile(r"getgraph(node)?id.*invalid_parameter", re.IGNORECASE)
 _DRIVER = re.compile(r"driver version \([\d.]+\) is not supported by this build", re.IGNORECASE)
 _HOUR_NS = 3_600_000_000_000
 
@@ -55,7 +57,8 @@ class Metadata:
     ``graph_option`` is the value of ``--cuda-graph-trace`` (graph or node). ``origin_ns`` is the
     timestamp of the session's start, 0 unless the export shifted its times, None where it did and
     does not say by how much. ``events_collected`` is what the profiler counted; ``losses`` are
-    its own reports of lost records.
+    its own reports of lost records, ``maybe_incomplete`` its caveat that there might be some;
+    ``graphs_unattributed`` its failures to tell the graph or node of a record.
     """
 
     nsys_version: str | None
@@ -68,6 +71,8 @@ class Metadata:
     trace_kind: str
     events_collected: int | None
     losses: tuple[str, ...]
+    maybe_incomplete: bool
+    graphs_unattributed: int
     driver_newer: bool
 
     @property
@@ -98,6 +103,8 @@ def read_metadata(reader: TableReader) -> Metadata:
         trace_kind=_trace_kind(texts),
         events_collected=sum(counts) if counts else None,
         losses=tuple(loss for loss, text in _LOSSES if any(map(text.search, texts))),
+        maybe_incomplete=any(map(_CAVEAT.search, texts)),
+        graphs_unattributed=sum(_UNATTRIBUTED.search(text) is not None for text in texts),
         driver_newer=any(map(_DRIVER.search, texts)),
     )
 

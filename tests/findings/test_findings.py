@@ -39,6 +39,15 @@ def clean() -> ExportBuilder:
     return export.session(1_000_000)
 
 
+def two_engines(since_ns: int) -> ExportBuilder:
+    """Another process runs two kernels on the same GPU; those of the first end at 32,000 ns."""
+    export = clean().process(5000, cuda_devices=[0])
+    for at in (since_ns, since_ns + 2_000):
+        export.launch("cudaLaunchKernel", at - 100, at - 50, correlation=at, pid=5000)
+        export.kernel("k", at, at + 1_000, correlation=at, pid=5000)
+    return export
+
+
 def loosely_marked(covered_ns: int) -> ExportBuilder:
     """Kernels of 1000 ns in two ranges and of as much time as wanted before them."""
     export = marked(DECODE, DECODE)
@@ -113,6 +122,9 @@ def built(export: Callable[[], ExportBuilder], **options: object) -> Case:
 
 
 SOFTWARE = "a legacy (software instrumented) trace was collected instead"
+CAVEAT = "Not all CUDA events might have been collected."
+SIX_EVENTS = "Number of CUDA events collected: \t 6."
+NO_NODE = "GetGraphNodeId(exec, &id) returned 1: CUPTI_ERROR_INVALID_PARAMETER"
 NEWER_DRIVER = "Installed CUDA driver version (13.2) is not supported by this build"
 NEWER_DRIVER += " of Nsight Systems. CUDA trace will be collected using libraries for it"
 
@@ -167,6 +179,24 @@ CASES: list[tuple[str, str, Case, Case]] = [
         "warning",
         built(lambda: clean().diagnostic("Number of incomplete CUPTI events dropped: 7")),
         built(clean),
+    ),
+    (
+        "incomplete-capture",
+        "note",
+        built(lambda: clean().diagnostic(CAVEAT)),
+        built(lambda: clean().diagnostic(CAVEAT).diagnostic(SIX_EVENTS)),
+    ),
+    (
+        "graph-ids-unknown",
+        "warning",
+        built(lambda: clean().diagnostic(NO_NODE)),
+        built(lambda: clean().diagnostic("GetGraphNodeId was called")),
+    ),
+    (
+        "shared-gpu",
+        "warning",
+        built(lambda: two_engines(15_500)),
+        built(lambda: two_engines(40_000)),
     ),
     (
         "partial-export",

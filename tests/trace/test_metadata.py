@@ -139,12 +139,20 @@ def test_losses_that_the_profiler_reports(opened: Open, text: str) -> None:
     "text",
     [
         "Number of incomplete CUPTI events dropped: 0",
-        "Not all CUDA events might have been collected.",
         "No CUDA events collected. Does the process use CUDA?",
     ],
 )
 def test_diagnostics_of_healthy_captures(opened: Open, text: str) -> None:
     assert "incomplete-capture" not in slugs(opened(node_kernel().diagnostic(text, "warning")))
+
+
+def test_what_might_be_lost_is_a_note_unless_the_count_tells(opened: Open) -> None:
+    caveat = "Not all CUDA events might have been collected."
+    export = node_kernel().diagnostic(caveat, "warning")
+    assert slugs(opened(export))["incomplete-capture"] == "note"
+    rows = opened(export).capture()
+    counted = export.diagnostic(f"Number of CUDA events collected: \t {rows.events_found}.")
+    assert "incomplete-capture" not in slugs(opened(counted))
 
 
 def test_graph_option_without_prefix_wins_over_the_stale_one(opened: Open) -> None:
