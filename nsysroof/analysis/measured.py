@@ -30,8 +30,9 @@ from nsysroof.theory.cost import Operator
 from nsysroof.theory.models.spec import ModelSpec
 from nsysroof.theory.workload import Workload
 from nsysroof.timeline.activity import collect_activities, replayed_kernels
+from nsysroof.timeline.gaps import find_gaps
 from nsysroof.timeline.intervals import advance
-from nsysroof.timeline.steps import assign_steps, find_steps
+from nsysroof.timeline.steps import assign_steps, find_runs, find_steps
 from nsysroof.trace import Trace
 from nsysroof.trace.order import in_equal_chunks
 
@@ -71,6 +72,7 @@ class Measured:
     texts: list[str]
     activities: pl.DataFrame
     steps: pl.DataFrame
+    gaps: pl.DataFrame
     contents: Contents
     phases: list[Phase]
     analysed: Analysed
@@ -91,7 +93,8 @@ def measure(trace: Trace, options: Options) -> Measured:
     hardware = choose_hardware(options, picked.devices)
     model = choose_model(options)
     texts = trace.names["text"].to_list()
-    with ThreadPoolExecutor(max_workers=1) as beside:  # names and times need nothing of each other
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        # Names and times need nothing of each other, nor idle time and operators.
         named = beside.submit(lambda: load_rules(options.rules).classify_each(texts))
         activities = collect_activities(
             trace, picked.kernels, gpus=picked.gpus, window_ns=picked.window_ns
@@ -102,47 +105,50 @@ def measure(trace: Trace, options: Options) -> Measured:
             step_range=options.step_range,
             layers=len(model.layers) if model else None,
         )
-    classes = named.result()
-    kernels = _with_replays(picked.kernels, activities)
-    kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
-    kernels = in_equal_chunks(kernels)
-    contents = tell_steps(options, steps)
-    phased = step_phases(
-        kernels,
-        steps,
-        classes,
-        stated=None if options.phase == "auto" else options.phase,
-        known=contents.phases(steps),
-    )
-    analysed = choose_steps(phased, options.phase)
-    visible = capture.graph_mode not in _KERNELS_HIDDEN
-    in_steps = (
-        kernels if analysed.steps.height == phased.height else _only_steps(kernels, analysed.steps)
-    )
-    theory = _theory(
-        model,
-        options,
-        hardware,
-        analysed,
-        contents,
-        grid_batch=batch_of_grids(kernels, analysed.steps, classes),
-        visible=visible,
-        value_first=projects_value_first(classes),
-        attention_calls=find.calls_per_step(in_steps, attention_names(classes)),
-    )
-    placement = place_operators(
-        in_steps,
-        classes,
-        theory.plans,
-        floor_ns=hardware.floor_ns,
-    )
-    groups, group_of = group_operators(
-        placement,
-        peaks=hardware.peaks,
-        roofs=hardware.roofs,
-        floor_ns=hardware.floor_ns,
-    )
-    labelled = _with_roles(placement, groups, group_of)
+        idle = beside.submit(find_gaps, trace, activities, find_runs(steps))
+        classes = named.result()
+        kernels = _with_replays(picked.kernels, activities)
+        kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
+        kernels = in_equal_chunks(kernels)
+        contents = tell_steps(options, steps)
+        phased = step_phases(
+            kernels,
+            steps,
+            classes,
+            stated=None if options.phase == "auto" else options.phase,
+            known=contents.phases(steps),
+        )
+        analysed = choose_steps(phased, options.phase)
+        visible = capture.graph_mode not in _KERNELS_HIDDEN
+        in_steps = (
+            kernels
+            if analysed.steps.height == phased.height
+            else _only_steps(kernels, analysed.steps)
+        )
+        theory = _theory(
+            model,
+            options,
+            hardware,
+            analysed,
+            contents,
+            grid_batch=batch_of_grids(kernels, analysed.steps, classes),
+            visible=visible,
+            value_first=projects_value_first(classes),
+            attention_calls=find.calls_per_step(in_steps, attention_names(classes)),
+        )
+        placement = place_operators(
+            in_steps,
+            classes,
+            theory.plans,
+            floor_ns=hardware.floor_ns,
+        )
+        groups, group_of = group_operators(
+            placement,
+            peaks=hardware.peaks,
+            roofs=hardware.roofs,
+            floor_ns=hardware.floor_ns,
+        )
+        labelled = _with_roles(placement, groups, group_of)
     return Measured(
         capture=capture,
         picked=picked,
@@ -152,6 +158,7 @@ def measure(trace: Trace, options: Options) -> Measured:
         texts=texts,
         activities=activities,
         steps=steps,
+        gaps=idle.result(),
         contents=contents,
         phases=phase_rows(phased),
         analysed=analysed,

@@ -78,9 +78,7 @@ from nsysroof.results import (
 )
 from nsysroof.theory.kinds import ATTENTION_KINDS
 from nsysroof.timeline.account import account
-from nsysroof.timeline.gaps import find_gaps
 from nsysroof.timeline.host_waits import host_waits
-from nsysroof.timeline.steps import find_runs
 from nsysroof.trace import Trace
 
 
@@ -131,7 +129,7 @@ def _report(
         tables = _tables(found, judged, group_size)
     accounts = accounting.result()
     budget = accounts.budget
-    ranks, lag = compare_ranks(found, accounts.gaps, group_size=group_size)
+    ranks, lag = compare_ranks(found, found.gaps, group_size=group_size)
     metrics, doubts = metric_rows(trace, found, judged.operators)
     assumptions = assume(
         options,
@@ -263,7 +261,6 @@ def _tables(found: Measured, judged: _Judged, group_size: int) -> _Tables:
 class _Accounts:
     """Where the time went. What needs the idle time is empty where that cannot be known."""
 
-    gaps: pl.DataFrame
     timeline: list[Timeline]
     budget: Budget | None = None
     step_budgets: list[StepRow] = field(default_factory=list)
@@ -273,16 +270,15 @@ class _Accounts:
 
 
 def _account(trace: Trace, found: Measured, complete: Collection[str]) -> _Accounts:
-    gaps = find_gaps(trace, found.activities, find_runs(found.steps))
+    gaps = found.gaps
     idle_known = found.capture.graph_mode != WORK_HIDDEN
     timeline = account(found.activities, gaps, idle_known=idle_known)
     if not idle_known:
-        return _Accounts(gaps=gaps, timeline=timeline)
+        return _Accounts(timeline=timeline)
     shares = shares_of(found)
     waits = host_waits(trace, found.activities, gaps)
     every_gap, every_step = ("gaps" in complete), ("step_budgets" in complete)
     return _Accounts(
-        gaps=gaps,
         timeline=timeline,
         budget=budget_of(found, gaps, shares),
         step_budgets=step_rows(found, gaps, shares, complete=every_step),

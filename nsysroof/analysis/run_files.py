@@ -29,8 +29,6 @@ from nsysroof.results import (
     RankFile,
     Ranks,
 )
-from nsysroof.timeline.gaps import find_gaps
-from nsysroof.timeline.steps import find_runs
 from nsysroof.trace import Trace
 from nsysroof.trace.clock import Alignment, Clock
 
@@ -110,7 +108,6 @@ def compare_files(traces: Iterable[tuple[str, Trace]], options: Options) -> Rank
 
 def _measure(number: int, name: str, trace: Trace, options: Options) -> _File:
     found = measure(trace, options)
-    gaps = find_gaps(trace, found.activities, find_runs(found.steps))
     called = f"{name} (file {number})"  # files of several folders may have one name
     return _File(
         name=name,
@@ -123,7 +120,7 @@ def _measure(number: int, name: str, trace: Trace, options: Options) -> _File:
             for one in found.capture.findings
             if one.severity != _NOTE
         ],
-        ranks=ranks_of(found, gaps),
+        ranks=ranks_of(found, found.gaps),
         instances=waiting_instances(found).filter(pl.col("step").is_not_null()),
     )
 
