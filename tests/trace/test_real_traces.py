@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
@@ -10,6 +12,7 @@ import pytest
 
 from nsysroof.results import Capture
 from nsysroof.trace import Trace, open_trace, schema
+from nsysroof.trace.pages import Irregular, PagedTable
 
 FILES = (
     "a100-cloverleaf-3.13.2",
@@ -173,3 +176,29 @@ def test_transcribed_eager_prefill(real_traces: Path) -> None:
     assert (capture.kernels, capture.launches, capture.graph_mode) == (768, 768, "none")
     assert trace.copies.height == 161
     assert [device.kernels for device in capture.devices] == [768, 0, 0, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_pages_hold_what_sqlite_answers(real_traces: Path, name: str) -> None:
+    """Every integer of every table without a key; long texts beside them are left to SQLite."""
+    path = real_traces / f"{name}.sqlite"
+    decoded = 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        tables = connection.execute(
+            "SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"
+        ).fetchall()
+        for table, root in tables:
+            told = connection.execute(f"PRAGMA table_info([{table}])").fetchall()
+            integers = [column for _, column, kind, *_ in told if kind in {"INT", "INTEGER"}]
+            if not integers or any(key for *_, key in told):
+                continue
+            columns = [column if column in integers else None for _, column, *_ in told]
+            paged = PagedTable.of(path, root, columns)
+            try:
+                rows = [row for part in paged.ranges() for row in paged.integers(part).rows()]
+            except Irregular:
+                continue
+            listed = ", ".join(f"[{column}]" for column in integers)
+            assert rows == connection.execute(f"SELECT {listed} FROM [{table}]").fetchall(), table
+            decoded += 1
+    assert decoded
