@@ -293,8 +293,9 @@ _ANALYSIS = (
         slug="profiler-inflation",
         severities=(_WARNING, _NOTE),
         meaning="How much longer a step takes under the profiler; above 5 % gaps and short "
-        "kernels are upper bounds.",
-        action="Capture again with a graph-level trace for the true span.",
+        "kernels are upper bounds. If it takes less, the time given is that of other steps.",
+        action="Capture again with a graph-level trace for the true span; give "
+        "`--unprofiled-step-us` of the same batch, context and build.",
     ),
 )
 CATALOGUE = (*_CAPTURE, *_ANALYSIS)

@@ -317,14 +317,20 @@ def profiler_inflation(assumptions: Assumptions, measured_ns: int | None) -> lis
     if assumptions.unprofiled_step_us is None or measured_ns is None:
         return []
     inflation = measured_ns / (assumptions.unprofiled_step_us * 1e3)
-    bounds = inflation > _INFLATED
+    slower, faster = inflation > _INFLATED, inflation < 1 / _INFLATED
+    meant, hint = "", "none"
+    if slower:
+        meant = ": gaps and short kernels are upper bounds"
+        hint = "capture again with a graph-level trace for the true span"
+    elif faster:
+        meant = ": no profiler makes a step faster, so the time given is that of other steps"
+        hint = "give --unprofiled-step-us of the same batch, context and build"
     return [
         finding(
             slug="profiler-inflation",
-            severity="warning" if bounds else "note",
-            text=f"the step takes {inflation:.3f} times what it takes without the profiler"
-            + (": gaps and short kernels are upper bounds" if bounds else ""),
-            hint="capture again with a graph-level trace for the true span" if bounds else "none",
+            severity="warning" if slower or faster else "note",
+            text=f"the step takes {inflation:.3f} times what it takes without the profiler{meant}",
+            hint=hint,
         )
     ]
 

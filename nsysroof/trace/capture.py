@@ -10,7 +10,7 @@ import polars as pl
 from nsysroof.findings import finding
 from nsysroof.results import Capture, CaptureDevice, CaptureProcess, Finding
 from nsysroof.trace.activity import Activity
-from nsysroof.trace.contract import NEWEST_SCHEMA, is_newer_schema
+from nsysroof.trace.contract import KERNEL, NEWEST_SCHEMA, is_newer_schema
 from nsysroof.trace.devices import GpuFacts
 from nsysroof.trace.metadata import Metadata
 
@@ -49,6 +49,12 @@ class Evidence:
         return sum(self.launches_by_pid.values())
 
     @property
+    def launches_found(self) -> bool:
+        """Whether the export tells by which call its kernels were launched."""
+        lacking = {column for table, column in self.missing_columns if table == KERNEL}
+        return not lacking & {"correlationId", "globalPid"}
+
+    @property
     def activities(self) -> tuple[Activity, ...]:
         """Everything that ran on a GPU."""
         return (self.kernels, self.copies, self.fills, self.replays)
@@ -71,7 +77,7 @@ class Evidence:
         if any(activity.in_graph for activity in (self.kernels, self.copies, self.fills)):
             return "node"
         if self.graph_launches:
-            return "missing"
+            return "missing" if self.launches_found else "unknown"
         return "unknown" if self.kernels.rows and not self.calls else "none"
 
 
@@ -188,7 +194,7 @@ def _about_graphs(evidence: Evidence) -> Iterator[Finding]:
             ),
             hint=_NODE_HINT,
         )
-    elif evidence.unseen_graph_launches:
+    elif evidence.unseen_graph_launches and evidence.launches_found:
         yield finding(
             slug="graph-launches-unseen",
             severity="warning",

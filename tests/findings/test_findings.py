@@ -157,6 +157,12 @@ CASES: list[tuple[str, str, Case, Case]] = [
         built(graph),
     ),
     (
+        "graph-launches-unseen",
+        "warning",
+        built(lambda: graph().launch("cudaGraphLaunch", 60_000, 60_100, correlation=10)),
+        built(lambda: graph().drop_column("CUPTI_ACTIVITY_KIND_KERNEL", "correlationId")),
+    ),
+    (
         "software-node-trace",
         "warning",
         built(lambda: graph().diagnostic(SOFTWARE)),
@@ -307,6 +313,12 @@ CASES: list[tuple[str, str, Case, Case]] = [
         "warning",
         fixture(unprofiled_step_us=4_000.0),
         fixture(unprofiled_step_us=5_100.0),
+    ),
+    (
+        "profiler-inflation",
+        "warning",
+        fixture(unprofiled_step_us=6_000.0),  # 0.86 of what it takes without the profiler
+        fixture(unprofiled_step_us=5_200.0),
     ),
     (
         "gpu-metrics-unusable",
