@@ -14,8 +14,10 @@ from msgspec import structs
 
 from nsysroof import __version__
 from nsysroof.analysis import findings as find
+from nsysroof.analysis.bus_rates import with_rates
 from nsysroof.analysis.lag import slow_rank
 from nsysroof.analysis.measured import measure
+from nsysroof.analysis.operators import OperatorGroup
 from nsysroof.analysis.options import Options
 from nsysroof.analysis.rank_time import RankTime, waiting_instances
 from nsysroof.analysis.ranks import Rank, rank_rows, ranks_of
@@ -29,6 +31,7 @@ from nsysroof.results import (
     RankFile,
     Ranks,
 )
+from nsysroof.theory.peaks import Peaks
 from nsysroof.trace import Trace
 from nsysroof.trace.clock import Alignment, Clock
 
@@ -48,6 +51,8 @@ class _File:
     findings: list[Finding]
     ranks: list[Rank]
     instances: pl.DataFrame
+    groups: list[OperatorGroup]
+    peaks: Peaks
 
 
 def compare_files(traces: Iterable[tuple[str, Trace]], options: Options) -> Ranks:
@@ -73,7 +78,12 @@ def compare_files(traces: Iterable[tuple[str, Trace]], options: Options) -> Rank
             slug="one-rank",
         )
     told = max(options.tp, options.ep)
-    collectives = run_collectives(ranks, group_size=told if told > 1 else len(ranks))
+    collectives = [
+        rated
+        for row in run_collectives(ranks, group_size=told if told > 1 else len(ranks))
+        for file in [files[ranks[row.gpu].file]]
+        for rated in with_rates([row], file.groups, file.peaks)
+    ]
     common = steps_in_common(ranks)
     compared = [
         replace(
@@ -122,6 +132,8 @@ def _measure(number: int, name: str, trace: Trace, options: Options) -> _File:
         ],
         ranks=ranks_of(found, found.gaps),
         instances=waiting_instances(found).filter(pl.col("step").is_not_null()),
+        groups=found.groups,
+        peaks=found.hardware.peaks,
     )
 
 
