@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from nsysroof.analysis.findings import calls_per_step
+from nsysroof.analysis.steps import calls_per_step
 from nsysroof.findings import finding
 from nsysroof.match.rules import KernelClass
 from nsysroof.results import Finding

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import log2
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from nsysroof.findings import finding
-from nsysroof.match.rules import KernelClass
 from nsysroof.results import (
     SEVERITIES,
     Assumptions,
@@ -20,7 +18,10 @@ from nsysroof.results import (
 )
 from nsysroof.theory.dtypes import KV_BITS, weight_format
 from nsysroof.theory.kinds import ATTENTION_KINDS, MATMUL_KINDS, OperatorKind
-from nsysroof.trace.clock import Alignment
+
+if TYPE_CHECKING:
+    from nsysroof.match.rules import KernelClass
+    from nsysroof.trace.clock import Alignment
 
 _LOW_COVERAGE = 0.8
 _ROLES_TOLD = 3
@@ -333,17 +334,6 @@ def profiler_inflation(assumptions: Assumptions, measured_ns: int | None) -> lis
             hint=hint,
         )
     ]
-
-
-def calls_per_step(kernels: pl.DataFrame, names: Sequence[int]) -> int:
-    """Return how often kernels of these names run in the typical analysed step."""
-    per_step = (
-        kernels.select("gpu", "step", "name")
-        .filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(names)))
-        .group_by("gpu", "step")
-        .len()["len"]
-    )
-    return int(per_step.median()) if per_step.len() else 0  # type: ignore[arg-type]  # a number
 
 
 def _listed(roles: Sequence[str]) -> str:

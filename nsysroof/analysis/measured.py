@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nsysroof.analysis import findings as find
 from nsysroof.analysis.contents import Contents, fill_in, tell_steps
 from nsysroof.analysis.operators import OperatorGroup, group_operators
 from nsysroof.analysis.options import Options
@@ -16,7 +15,7 @@ from nsysroof.analysis.plans import make_plans
 from nsysroof.analysis.selection import Selection, select
 from nsysroof.analysis.shapes import batch_of_grids
 from nsysroof.analysis.staging import staged_copies
-from nsysroof.analysis.steps import Analysed, choose_steps, phase_rows
+from nsysroof.analysis.steps import Analysed, calls_per_step, choose_steps, phase_rows
 from nsysroof.analysis.theory import Hardware, choose_hardware, choose_model, make_workload
 from nsysroof.match.assign import Placement, Plan, place_operators
 from nsysroof.match.engines import projects_value_first
@@ -134,7 +133,7 @@ def measure(trace: Trace, options: Options) -> Measured:
             grid_batch=batch_of_grids(kernels, analysed.steps, classes),
             visible=visible,
             value_first=projects_value_first(classes),
-            attention_calls=find.calls_per_step(in_steps, attention_names(classes)),
+            attention_calls=calls_per_step(in_steps, attention_names(classes)),
         )
         placement = place_operators(
             in_steps,

@@ -44,7 +44,7 @@ from nsysroof.analysis.step_accounts import (
     step_rows,
     timeline_of,
 )
-from nsysroof.analysis.steps import summary
+from nsysroof.analysis.steps import calls_per_step, summary
 from nsysroof.analysis.tables import (
     coverage,
     gap_rows,
@@ -394,7 +394,7 @@ def _layer_findings(found: Measured) -> list[Finding]:
     if theory.model is None or not theory.operators:
         return []
     expected = sum(op.kind in ATTENTION_KINDS for op in theory.operators)
-    calls = find.calls_per_step(found.kernels, attention_names(found.classes))
+    calls = calls_per_step(found.kernels, attention_names(found.classes))
     # Several launches a layer are an engine's choice (two passes, two batches); fewer layers,
     # or a number that no such choice gives, are another model.
     if not calls or not expected or calls % expected == 0:

@@ -120,3 +120,14 @@ def spread(ascending_ns: Sequence[int]) -> Spread:
 def _nearest_rank(count: int, quantile: float) -> int:
     """Return the index of a quantile by nearest rank: ceil(q n) - 1, in exact tenths."""
     return max(-(-round(quantile * 10) * count // 10) - 1, 0)
+
+
+def calls_per_step(kernels: pl.DataFrame, names: Sequence[int]) -> int:
+    """Return how often kernels of these names run in the typical analysed step."""
+    per_step = (
+        kernels.select("gpu", "step", "name")
+        .filter(pl.col("step").is_not_null() & pl.col("name").is_in(list(names)))
+        .group_by("gpu", "step")
+        .len()["len"]
+    )
+    return int(per_step.median()) if per_step.len() else 0  # type: ignore[arg-type]  # a number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -18,7 +19,9 @@ from nsysroof.theory.models.draft import drafting_operators
 from nsysroof.theory.models.spec import ModelSpec, find_model
 from nsysroof.theory.peaks import Peaks, parse_peaks, read_roofs
 from nsysroof.theory.workload import Workload
-from nsysroof.trace import GpuFacts
+
+if TYPE_CHECKING:
+    from nsysroof.trace import GpuFacts
 
 DEFAULT_FLOOR_US = 1.3
 """Duration of the smallest kernels in a CUDA graph on Hopper, published measurements."""
