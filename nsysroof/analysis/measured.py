@@ -104,66 +104,99 @@ def measure(trace: Trace, options: Options) -> Measured:
             step_range=options.step_range,
             layers=len(model.layers) if model else None,
         )
-        idle = beside.submit(find_gaps, trace, activities, find_runs(steps))
         classes = named.result()
-        kernels = _with_replays(picked.kernels, activities)
-        kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
-        kernels = in_equal_chunks(kernels)
-        contents = tell_steps(options, steps)
-        phased = step_phases(
-            kernels,
+        matching = beside.submit(
+            _match,
+            picked.kernels,
+            activities,
             steps,
             classes,
-            stated=None if options.phase == "auto" else options.phase,
-            known=contents.phases(steps),
+            options=options,
+            hardware=hardware,
+            model=model,
+            visible=capture.graph_mode not in _KERNELS_HIDDEN,
         )
-        analysed = choose_steps(phased, options.phase)
-        visible = capture.graph_mode not in _KERNELS_HIDDEN
-        in_steps = (
-            kernels
-            if analysed.steps.height == phased.height
-            else _only_steps(kernels, analysed.steps)
-        )
-        theory = _theory(
-            model,
-            options,
-            hardware,
-            analysed,
-            contents,
-            grid_batch=batch_of_grids(kernels, analysed.steps, classes),
-            visible=visible,
-            value_first=projects_value_first(classes),
-            attention_calls=calls_per_step(in_steps, attention_names(classes)),
-        )
-        placement = place_operators(
-            in_steps,
-            classes,
-            theory.plans,
-            floor_ns=hardware.floor_ns,
-        )
-        groups, group_of = group_operators(
-            placement,
-            peaks=hardware.peaks,
-            roofs=hardware.roofs,
-            floor_ns=hardware.floor_ns,
-        )
-        labelled = _with_roles(placement, groups, group_of)
+        gaps = find_gaps(trace, activities, find_runs(steps))
+    found = matching.result()
     return Measured(
         capture=capture,
         picked=picked,
         hardware=hardware,
-        theory=theory,
+        theory=found.theory,
         classes=classes,
         texts=texts,
         activities=activities,
         steps=steps,
-        gaps=idle.result(),
+        gaps=gaps,
+        contents=found.contents,
+        phases=phase_rows(found.phased),
+        analysed=found.analysed,
+        groups=found.groups,
+        kernels=found.kernels,
+        staged=staged_copies(activities, picked.copies, found.kernels, found.groups),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Matched:
+    """What the steps hold and what each kernel is; ``phased`` are the steps with their phase."""
+
+    contents: Contents
+    phased: pl.DataFrame
+    analysed: Analysed
+    theory: StepTheory
+    groups: list[OperatorGroup]
+    kernels: pl.DataFrame
+
+
+def _match(
+    kernels: pl.DataFrame,
+    activities: pl.DataFrame,
+    steps: pl.DataFrame,
+    classes: list[KernelClass],
+    *,
+    options: Options,
+    hardware: Hardware,
+    model: ModelSpec | None,
+    visible: bool,
+) -> _Matched:
+    """Match the kernels of the steps with operators; ``visible``: those in graphs were traced."""
+    kernels = _with_replays(kernels, activities)
+    kernels = kernels.with_columns(assign_steps(kernels, steps), advance(kernels))
+    kernels = in_equal_chunks(kernels)
+    contents = tell_steps(options, steps)
+    phased = step_phases(
+        kernels,
+        steps,
+        classes,
+        stated=None if options.phase == "auto" else options.phase,
+        known=contents.phases(steps),
+    )
+    analysed = choose_steps(phased, options.phase)
+    whole = analysed.steps.height == phased.height
+    in_steps = kernels if whole else _only_steps(kernels, analysed.steps)
+    theory = _theory(
+        model,
+        options,
+        hardware,
+        analysed,
+        contents,
+        grid_batch=batch_of_grids(kernels, analysed.steps, classes),
+        visible=visible,
+        value_first=projects_value_first(classes),
+        attention_calls=calls_per_step(in_steps, attention_names(classes)),
+    )
+    placement = place_operators(in_steps, classes, theory.plans, floor_ns=hardware.floor_ns)
+    groups, group_of = group_operators(
+        placement, peaks=hardware.peaks, roofs=hardware.roofs, floor_ns=hardware.floor_ns
+    )
+    return _Matched(
         contents=contents,
-        phases=phase_rows(phased),
+        phased=phased,
         analysed=analysed,
+        theory=theory,
         groups=groups,
-        kernels=labelled,
-        staged=staged_copies(activities, picked.copies, labelled, groups),
+        kernels=_with_roles(placement, groups, group_of),
     )
 
 

@@ -125,9 +125,9 @@ def _report(
     group_size = options.tp if options.tp > 1 else max(len(picked.gpus), 1)
     judged = _judge(trace, options, found)
     with ThreadPoolExecutor(max_workers=1) as beside:  # the accounts need none of the other tables
-        accounting = beside.submit(_account, trace, found, complete)
-        tables = _tables(found, judged, group_size)
-    accounts = accounting.result()
+        listing = beside.submit(_tables, found, judged, group_size)
+        accounts = _account(trace, found, complete)
+    tables = listing.result()
     budget = accounts.budget
     ranks, lag = compare_ranks(found, found.gaps, group_size=group_size)
     metrics, doubts = metric_rows(trace, found, judged.operators)
