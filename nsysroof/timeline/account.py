@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from nsysroof.results import IDLE_CAUSES, KernelWindow, Timeline
@@ -19,11 +20,13 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
         idle_known: False where the capture hides work, so that what looks idle may be busy.
     """
     rows = []
+    idle_of = dict(by_gpu(gaps.select("gpu", "start_ns", "end_ns", "cause")))
     told = ["gpu", "activity", "start_ns", "end_ns", "pid", "correlation"]
     for gpu, rows_of_gpu in by_gpu(activities.select(told)):
         part = rows_of_gpu.drop("gpu")
-        busy = _union(part)
+        own_gaps = idle_of.get(gpu, gaps.clear())
         start, end = _first_to_last(part)
+        busy = _between(start, own_gaps, end)
         total = int((part["end_ns"] - part["start_ns"]).sum())
         kernels = part.filter(pl.col("activity") == int(Activity.KERNEL))
         replays = part.filter(pl.col("activity") == int(Activity.REPLAY))
@@ -34,7 +37,6 @@ def account(activities: pl.DataFrame, gaps: pl.DataFrame, *, idle_known: bool) -
         computing = _union(pl.concat([kernels, hiding]) if hiding.height else kernels)
         running = _union(pl.concat([kernels, replays])) if replays.height else computing
         kernel_busy = running.total_ns
-        own_gaps = gaps.select("gpu", "start_ns", "end_ns", "cause").filter(pl.col("gpu") == gpu)
         rows.append(
             Timeline(
                 gpu=gpu,
@@ -80,6 +82,14 @@ def _kernel_window(
 def _first_to_last(part: pl.DataFrame) -> tuple[int, int]:
     start, end = part.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
     return int(start), int(end)
+
+
+def _between(start: int, gaps: pl.DataFrame, end: int) -> Intervals:
+    """Return the time from start to end without the gaps, which lie in it in ascending order."""
+    return Intervals(
+        starts=np.append(start, gaps["end_ns"].to_numpy()),
+        ends=np.append(gaps["start_ns"].to_numpy(), end),
+    )
 
 
 def _union(part: pl.DataFrame) -> Intervals:
