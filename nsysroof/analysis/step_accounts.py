@@ -25,6 +25,7 @@ from nsysroof.theory.roofline import crossed_link, link_of, step_bounds
 from nsysroof.timeline.budget import Share, step_budget, step_sums
 
 _LONGEST = 20  # steps that a report keeps
+_BOUNDS = pl.Schema({"gpu": pl.UInt16(), "step": pl.UInt32(), "bound_ns": pl.Int64()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,8 @@ def step_rows(
 
 def _bounds_ns(found: Measured, steps: pl.DataFrame) -> pl.DataFrame:
     """Return ``bound_ns`` by GPU and step: the operators that their roof, not a launch, limits."""
+    if not found.groups:
+        return pl.DataFrame(schema=_BOUNDS)
     bounds = pl.Series(
         "bound_ns",
         [
