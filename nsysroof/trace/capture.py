@@ -339,7 +339,11 @@ def _about_devices(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _about_sharing(evidence: Evidence) -> Iterator[Finding]:
-    """Tell where processes ran kernels on one GPU at a time: each has what the others leave it."""
+    """Tell where processes ran kernels on one GPU at a time: each has what the others leave it.
+
+    Of processes whose GPU is only assumed each may have had its own.
+    """
+    known = {(place.pid, place.gpu) for place in evidence.kernels.places if place.known}
     length = pl.col("end_ns") - pl.col("start_ns")
     spent = (
         evidence.kernels.frame.lazy()
@@ -352,18 +356,19 @@ def _about_sharing(evidence: Evidence) -> Iterator[Finding]:
         .sort("gpu", "pid")
     )
     for (gpu,), rows in spent.partition_by("gpu", as_dict=True, maintain_order=True).items():
-        spans = list(rows.select("start_ns", "end_ns", "pid", "share").iter_rows())
+        told = rows.select("start_ns", "end_ns", "pid", "share").iter_rows()
+        spans = [span for span in told if (span[2], gpu) in known]
         sharing = [
             (pid, share)
             for start, end, pid, share in spans
             if any(pid != other and start < last and first < end for first, last, other, _ in spans)
         ]
         if sharing:
-            told = ", ".join(f"process {pid} {100 * share:.0f} %" for pid, share in sharing)
+            shares = ", ".join(f"process {pid} {100 * share:.0f} %" for pid, share in sharing)
             yield finding(
                 slug="shared-gpu",
                 severity="warning",
-                text=f"{len(sharing)} processes ran kernels on GPU {gpu} at a time ({told} of the"
+                text=f"{len(sharing)} processes ran kernels on GPU {gpu} at a time ({shares} of the"
                 " kernel time): each is slowed by what the others run beside it",
                 hint="profile them apart for ratios to theory, or cut one out with --window",
             )

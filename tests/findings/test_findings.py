@@ -205,6 +205,12 @@ CASES: list[tuple[str, str, Case, Case]] = [
         built(lambda: two_engines(40_000)),
     ),
     (
+        "shared-gpu",
+        "warning",
+        built(lambda: two_engines(15_500)),
+        built(lambda: two_engines(15_500).drop_table("TARGET_INFO_CUDA_DEVICE")),
+    ),
+    (
         "partial-export",
         "warning",
         built(lambda: clean().meta_export("EXPORT_PARAM_TABLES_TO_EXPORT", "CUPTI*")),
