@@ -136,7 +136,8 @@ def _findings(evidence: Evidence, by_pid: dict[int, int]) -> Iterator[Finding]:
     yield from _about_records(evidence)
     yield from _about_launch_rows(evidence)
     yield from _about_devices(evidence)
-    yield from _about_sharing(evidence)
+    if len(by_pid) > 1:
+        yield from _about_sharing(evidence)
     yield from _about_schema(evidence)
 
 
