@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import polars as pl
 
 from nsysroof.findings import finding
 from nsysroof.results import Finding
 from nsysroof.timeline.activity import by_gpu
+from nsysroof.timeline.intervals import Intervals, covered
 from nsysroof.timeline.steps import find_runs
 from nsysroof.units import format_share
 
@@ -36,8 +36,7 @@ def work_outside_steps(
     runs = runs.filter(pl.col("gpu") == gpu)
     begins, ends = runs["start_ns"].to_numpy(), runs["end_ns"].to_numpy()
     starts, stops = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
-    at = np.searchsorted(begins, starts, side="right") - 1
-    outside = (at < 0) | (starts >= ends[at])
+    outside = ~covered(starts, Intervals(starts=begins, ends=ends))
     lengths = stops - starts
     window = int(stops.max() - starts[0])
     work = int(lengths[outside].sum()) / max(int(lengths.sum()), 1)

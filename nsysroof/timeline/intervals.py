@@ -69,12 +69,22 @@ def covered(points: Times, cover: Intervals) -> npt.NDArray[np.bool_]:
     >>> covered(np.array([9, 10, 19, 20]), cover).tolist()
     [False, True, True, False]
     """
-    # The points lie by turns outside and inside.
+    turns = by_turns(points, cover)
+    inside: npt.NDArray[np.bool_] = np.arange(turns.size) % 2 == 1
+    return np.repeat(inside, turns)
+
+
+def by_turns(points: Times, cover: Intervals) -> npt.NDArray[np.intp]:
+    """Return how many points, in ascending order, lie before the first interval, in it, and so on.
+
+    >>> cover = Intervals(starts=np.array([10, 30]), ends=np.array([20, 40]))
+    >>> by_turns(np.array([1, 10, 19, 20, 30, 99]), cover).tolist()
+    [1, 2, 1, 1, 1]
+    """
     ends = np.full(2 * cover.starts.size + 1, points.size)
     ends[:-1:2] = np.searchsorted(points, cover.starts)
     ends[1::2] = np.searchsorted(points, cover.ends)
-    inside: npt.NDArray[np.bool_] = np.arange(ends.size) % 2 == 1
-    return np.repeat(inside, np.diff(ends, prepend=0))
+    return np.diff(ends, prepend=0)
 
 
 def covered_before(points: Times, cover: Intervals) -> Times:

@@ -18,6 +18,7 @@ import polars as pl
 
 from nsysroof.timeline.activity import Activity, by_gpu
 from nsysroof.timeline.annotations import PREFIXES, step_marks
+from nsysroof.timeline.intervals import Intervals, by_turns
 from nsysroof.timeline.pattern import find_cycles
 from nsysroof.timeline.ranges import calls_inside, ranges_matching
 from nsysroof.timeline.replays import HOLE_NS, idle_before, starts_from_replays
@@ -102,18 +103,14 @@ def assign_steps(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     parts = [pl.Series("step", [], dtype=pl.UInt32)]
     for gpu, part in by_gpu(rows):
         own = windows.get((gpu,), steps.clear())
-        times = part["start_ns"].to_numpy()
-        # The rows lie by turns outside steps and in one.
-        ends = np.full(2 * own.height + 1, times.size)
-        ends[:-1:2] = np.searchsorted(times, own["start_ns"].to_numpy())
-        ends[1::2] = np.searchsorted(times, own["end_ns"].to_numpy())
-        lengths = np.diff(ends, prepend=0)
-        step = np.zeros(ends.size, dtype=np.uint32)
+        in_steps = Intervals(starts=own["start_ns"].to_numpy(), ends=own["end_ns"].to_numpy())
+        turns = by_turns(part["start_ns"].to_numpy(), in_steps)
+        step = np.zeros(turns.size, dtype=np.uint32)
         step[1::2] = own["step"].to_numpy()
-        outside = np.arange(ends.size) % 2 == 0
-        found = pl.Series("step", np.repeat(step, lengths))
-        if lengths[outside].any():
-            found = found.set(pl.Series(np.repeat(outside, lengths)), None)
+        outside = np.arange(turns.size) % 2 == 0
+        found = pl.Series("step", np.repeat(step, turns))
+        if turns[outside].any():
+            found = found.set(pl.Series(np.repeat(outside, turns)), None)
         parts.append(found)
     return pl.concat(parts)
 
