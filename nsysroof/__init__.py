@@ -11,8 +11,9 @@ The public surface, loaded when first used:
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from nsysroof.lazy import loader
 
 if TYPE_CHECKING:
     from nsysroof.analysis.options import Options
@@ -89,12 +90,8 @@ _HOMES = {
     "load_report": "nsysroof.report.saved",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name from the module that owns it; calls are those of ``nsysroof.api``."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "nsysroof.api")), name)
+# Calls are those of ``nsysroof.api``.
+__getattr__ = loader(__name__, {name: _HOMES.get(name, "nsysroof.api") for name in __all__})
 
 
 def __dir__() -> list[str]:

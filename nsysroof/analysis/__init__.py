@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nsysroof.lazy import loader
 
 if TYPE_CHECKING:
     from nsysroof.analysis.options import Options
@@ -12,15 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "analyze", "estimate_for"]
 
-_HOMES = {
-    "Options": "nsysroof.analysis.options",
-    "analyze": "nsysroof.analysis.pipeline",
-    "estimate_for": "nsysroof.analysis.theory",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import what reads traces, with its libraries, only when something of it is used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+# What reads traces, with its libraries, is imported only when something of it is used.
+__getattr__ = loader(
+    __name__,
+    {
+        "Options": "nsysroof.analysis.options",
+        "analyze": "nsysroof.analysis.pipeline",
+        "estimate_for": "nsysroof.analysis.theory",
+    },
+)

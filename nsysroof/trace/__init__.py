@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nsysroof.lazy import loader
 
 if TYPE_CHECKING:
     from nsysroof.trace.devices import GpuFacts
@@ -11,15 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuFacts", "Trace", "open_trace"]
 
-_HOMES = {
-    "GpuFacts": "nsysroof.trace.devices",
-    "Trace": "nsysroof.trace.trace",
-    "open_trace": "nsysroof.trace.trace",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import the reader with its libraries only when something of it is used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+# What reads, with its libraries, is imported only when something of it is used.
+__getattr__ = loader(
+    __name__,
+    {
+        "GpuFacts": "nsysroof.trace.devices",
+        "Trace": "nsysroof.trace.trace",
+        "open_trace": "nsysroof.trace.trace",
+    },
+)
