@@ -71,7 +71,7 @@ class Measured:
     texts: list[str]
     activities: pl.DataFrame
     steps: pl.DataFrame
-    gaps: pl.DataFrame
+    gaps: pl.DataFrame  # as ``find_gaps`` returns
     contents: Contents
     phases: list[Phase]
     analysed: Analysed

@@ -129,7 +129,7 @@ def _report(
         accounts = _account(trace, found, complete)
     tables = listing.result()
     budget = accounts.budget
-    ranks, lag = compare_ranks(found, found.gaps, group_size=group_size)
+    ranks, lag = compare_ranks(found, group_size=group_size)
     metrics, doubts = metric_rows(trace, found, judged.operators)
     assumptions = assume(
         options,
@@ -280,9 +280,9 @@ def _account(trace: Trace, found: Measured, complete: Collection[str]) -> _Accou
     every_gap, every_step = ("gaps" in complete), ("step_budgets" in complete)
     return _Accounts(
         timeline=timeline,
-        budget=budget_of(found, gaps, shares),
-        step_budgets=step_rows(found, gaps, shares, complete=every_step),
-        step_timeline=timeline_of(found, gaps),
+        budget=budget_of(found, shares),
+        step_budgets=step_rows(found, shares, complete=every_step),
+        step_timeline=timeline_of(found),
         longest=gap_rows(
             gaps, found.activities, found.texts, found.steps, waits, complete=every_gap
         ),

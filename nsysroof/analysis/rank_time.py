@@ -90,8 +90,8 @@ class RankTime:
         )
 
 
-def rank_times(found: Measured, gaps: pl.DataFrame) -> list[RankTime]:
-    """Return one account per GPU with activity, by GPU; ``gaps`` as ``find_gaps`` does."""
+def rank_times(found: Measured) -> list[RankTime]:
+    """Return one account per GPU with activity, by GPU."""
     waits = waiting_kernels(found)
     labels = kernel_labels(found, found.kernels)
     steps = found.analysed.steps.sort("gpu", "start_ns")
@@ -99,7 +99,7 @@ def rank_times(found: Measured, gaps: pl.DataFrame) -> list[RankTime]:
         _rank_time(
             gpu,
             rows,
-            gaps.filter(pl.col("gpu") == gpu),
+            found.gaps.filter(pl.col("gpu") == gpu),
             steps.filter(pl.col("gpu") == gpu),
             labels,
             waits,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
 from msgspec import structs
 
 from nsysroof.analysis.collectives import collective_rows
@@ -30,14 +29,11 @@ class Rank:
     idle_known: bool = True
 
 
-def compare_ranks(
-    found: Measured, gaps: pl.DataFrame, *, group_size: int
-) -> tuple[list[RankRow], Lag | None]:
+def compare_ranks(found: Measured, *, group_size: int) -> tuple[list[RankRow], Lag | None]:
     """Return the ranks of a capture as ``rank_rows`` does, none where it has a single GPU.
 
     Args:
         found: What was measured.
-        gaps: Schema ``GAPS``.
         group_size: As for ``collective_rows``.
     """
     if len(found.picked.gpus) <= 1:
@@ -53,13 +49,13 @@ def compare_ranks(
     return rank_rows(
         [
             replace(rank, collectives=[row for row in collectives if row.gpu == rank.time.gpu])
-            for rank in ranks_of(found, gaps)
+            for rank in ranks_of(found)
         ]
     )
 
 
-def ranks_of(found: Measured, gaps: pl.DataFrame) -> list[Rank]:
-    """Return the ranks of a capture without their collectives; ``gaps`` as ``find_gaps`` does."""
+def ranks_of(found: Measured) -> list[Rank]:
+    """Return the ranks of a capture without their collectives."""
     names = {device.gpu: device.name for device in found.picked.devices}
     workload = found.theory.workload
     return [
@@ -69,7 +65,7 @@ def ranks_of(found: Measured, gaps: pl.DataFrame) -> list[Rank]:
             tokens=workload.yielded_tokens if workload else None,
             idle_known=found.capture.graph_mode != WORK_HIDDEN,
         )
-        for time in rank_times(found, gaps)
+        for time in rank_times(found)
     ]
 
 

@@ -130,7 +130,7 @@ def _measure(number: int, name: str, trace: Trace, options: Options) -> _File:
             for one in found.capture.findings
             if one.severity != _NOTE
         ],
-        ranks=ranks_of(found, found.gaps),
+        ranks=ranks_of(found),
         instances=waiting_instances(found).filter(pl.col("step").is_not_null()),
         groups=found.groups,
         peaks=found.hardware.peaks,

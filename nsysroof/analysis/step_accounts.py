@@ -53,15 +53,15 @@ def shares_of(found: Measured) -> Shares:
     )
 
 
-def budget_of(found: Measured, gaps: pl.DataFrame, shares: Shares) -> Budget | None:
-    """Return the budget of the median step, None without steps; ``gaps`` as ``find_gaps`` does."""
+def budget_of(found: Measured, shares: Shares) -> Budget | None:
+    """Return the budget of the median step, None without steps."""
     median = found.analysed.median_step
     if median is None:
         return None
     bounds = _bounds_ns(found, pl.DataFrame({"gpu": [median.gpu], "step": [median.step]}))
     return step_budget(
         found.activities,
-        gaps,
+        found.gaps,
         shares.kernels,
         serving=shares.copies,
         gpu=median.gpu,
@@ -73,15 +73,15 @@ def budget_of(found: Measured, gaps: pl.DataFrame, shares: Shares) -> Budget | N
     )
 
 
-def step_rows(
-    found: Measured, gaps: pl.DataFrame, shares: Shares, *, complete: bool
-) -> list[StepRow]:
+def step_rows(found: Measured, shares: Shares, *, complete: bool) -> list[StepRow]:
     """Return the account of every analysed step in order, else of the longest, those first."""
     steps = found.analysed.steps.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     if not complete:
         order = ["ns", "gpu", "start_ns"]
         steps = steps.sort(order, descending=[True, False, False]).head(_LONGEST)
-    sums = step_sums(found.activities, gaps, shares.kernels, serving=shares.copies, steps=steps)
+    sums = step_sums(
+        found.activities, found.gaps, shares.kernels, serving=shares.copies, steps=steps
+    )
     rows = sums.join(_bounds_ns(found, steps), on=["gpu", "step"], how="left").with_columns(
         pl.col("bound_ns").fill_null(0)
     )
@@ -145,12 +145,12 @@ def peaks_used(groups: Sequence[OperatorGroup], links: Sequence[LinkRow], peaks:
     return used
 
 
-def timeline_of(found: Measured, gaps: pl.DataFrame) -> StepTimeline | None:
+def timeline_of(found: Measured) -> StepTimeline | None:
     """Return what ran when in the median step, None without steps."""
     median = found.analysed.median_step
     if median is None:
         return None
-    return step_timeline(found.activities, gaps, found.kernels["role"], found.texts, median)
+    return step_timeline(found.activities, found.gaps, found.kernels["role"], found.texts, median)
 
 
 def _share(group: OperatorGroup) -> Share:
