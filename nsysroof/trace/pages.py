@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from nsysroof.trace.source import page_size
+
 _PAGES_PER_RANGE = 1_024  # of 4 KiB some 50,000 rows, whose columns stay in the cache
 
 _INTERIOR, _LEAF = 5, 13  # kinds of the pages of a table
@@ -78,8 +80,7 @@ class PagedTable:
         """Return the table at a page of a file."""
         with path.open("rb") as file:
             head = file.read(24)
-        size = int.from_bytes(head[16:18], "big")
-        page_bytes = 65_536 if size == 1 else size
+        page_bytes = page_size(head)
         return cls(
             path=path,
             root=root,

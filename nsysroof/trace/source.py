@@ -155,15 +155,20 @@ def _sqlite(path: Path, head: bytes, *, shown: Path, scratch: Path | None = None
     )
 
 
+def page_size(head: bytes) -> int:
+    """Return the bytes of a page by the head of a SQLite file; the largest is written as 1."""
+    size = int.from_bytes(head[16:18], "big")
+    return 65_536 if size == 1 else size
+
+
 def _missing_bytes(path: Path, head: bytes) -> int:
     """Return how many bytes the header promises beyond the end of the file."""
     if len(head) < _HEADER_BYTES:
         return _HEADER_BYTES - len(head)
-    page_bytes = int.from_bytes(head[16:18], "big")
     pages = int.from_bytes(head[28:32], "big")
     if head[24:28] != head[92:96]:
         return 0  # a library older than SQLite 3.7 wrote last: its page count is not kept up
-    return pages * (65536 if page_bytes == 1 else page_bytes) - path.stat().st_size
+    return pages * page_size(head) - path.stat().st_size
 
 
 def _open_read_only(path: Path, head: bytes, shown: Path) -> str:
