@@ -23,7 +23,7 @@ def sums_per_step(kernels: pl.DataFrame, classes: Sequence[KernelClass]) -> int:
 
 
 def degree_findings(
-    kernels: pl.DataFrame, classes: Sequence[KernelClass], workload: Workload
+    kernels: pl.DataFrame, classes: Sequence[KernelClass], workload: Workload, sums: int
 ) -> list[Finding]:
     """Return where the collectives contradict ``--tp``; other parallelism has others.
 
@@ -31,10 +31,10 @@ def degree_findings(
         kernels: Kernels with ``gpu``, ``step`` and ``name``.
         classes: Class of each name.
         workload: The step given.
+        sums: As ``sums_per_step`` returns.
     """
     if workload.ep > 1 or workload.dp > 1:
         return []
-    calls = sums_per_step(kernels, classes)
     ran = kernels.filter(pl.col("step").is_not_null())["name"].unique().to_list()
     sizes = {
         size
@@ -42,12 +42,12 @@ def degree_findings(
         if isinstance(size, int)
     }
     told = f"--tp {min(sizes)}" if len(sizes) == 1 else "--tp, --ep and --dp as they were served"
-    if workload.tp == 1 and calls >= _ONCE:
+    if workload.tp == 1 and sums >= _ONCE:
         return [
             finding(
                 slug="tp-mismatch",
                 severity="error",
-                text=f"all-reduce runs {calls} times in a step, but --tp 1 was given",
+                text=f"all-reduce runs {sums} times in a step, but --tp 1 was given",
                 hint=f"give {told}",
             )
         ]
@@ -61,7 +61,7 @@ def degree_findings(
                 hint=f"give {told}",
             )
         ]
-    if workload.tp > 1 and not calls:
+    if workload.tp > 1 and not sums:
         return [
             finding(
                 slug="tp-mismatch",

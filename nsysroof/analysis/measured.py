@@ -75,6 +75,7 @@ class Measured:
     contents: Contents
     phases: list[Phase]
     analysed: Analysed
+    attention_calls: int  # in the typical analysed step
     groups: list[OperatorGroup]
     kernels: pl.DataFrame
     staged: pl.DataFrame  # copies that count with a collective
@@ -131,6 +132,7 @@ def measure(trace: Trace, options: Options) -> Measured:
         contents=found.contents,
         phases=phase_rows(found.phased),
         analysed=found.analysed,
+        attention_calls=found.attention_calls,
         groups=found.groups,
         kernels=found.kernels,
         staged=staged_copies(activities, picked.copies, found.kernels, found.groups),
@@ -144,6 +146,7 @@ class _Matched:
     contents: Contents
     phased: pl.DataFrame
     analysed: Analysed
+    attention_calls: int
     theory: StepTheory
     groups: list[OperatorGroup]
     kernels: pl.DataFrame
@@ -175,6 +178,7 @@ def _match(
     analysed = choose_steps(phased, options.phase)
     whole = analysed.steps.height == phased.height
     in_steps = kernels if whole else _only_steps(kernels, analysed.steps)
+    calls = calls_per_step(in_steps, attention_names(classes))
     theory = _theory(
         model,
         options,
@@ -184,7 +188,7 @@ def _match(
         grid_batch=batch_of_grids(kernels, analysed.steps, classes),
         visible=visible,
         value_first=projects_value_first(classes),
-        attention_calls=calls_per_step(in_steps, attention_names(classes)),
+        attention_calls=calls,
     )
     placement = place_operators(in_steps, classes, theory.plans, floor_ns=hardware.floor_ns)
     groups, group_of = group_operators(
@@ -194,6 +198,7 @@ def _match(
         contents=contents,
         phased=phased,
         analysed=analysed,
+        attention_calls=calls,
         theory=theory,
         groups=groups,
         kernels=_with_roles(placement, groups, group_of),

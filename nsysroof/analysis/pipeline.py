@@ -44,7 +44,7 @@ from nsysroof.analysis.step_accounts import (
     step_rows,
     timeline_of,
 )
-from nsysroof.analysis.steps import calls_per_step, summary
+from nsysroof.analysis.steps import summary
 from nsysroof.analysis.tables import (
     coverage,
     gap_rows,
@@ -56,7 +56,6 @@ from nsysroof.analysis.theory import assume
 from nsysroof.analysis.unexplained import unexplained_rows
 from nsysroof.errors import UsageError
 from nsysroof.match.op_sizes import Product
-from nsysroof.match.phases import attention_names
 from nsysroof.results import (
     SHORTENED,
     Budget,
@@ -338,12 +337,13 @@ def _mismatches(
 ) -> list[Finding]:
     """Return what contradicts the inputs: the GPU, grids, names, NVTX sizes and annotations."""
     model = found.theory.model
-    shapes = _shape_findings(found)
+    sums = sums_per_step(found.kernels, found.classes) if found.theory.workload else 0
+    shapes = _shape_findings(found, sums)
     mismatches = [
         *found.hardware.findings,
         *_layer_findings(found),
         *shapes,
-        *_degree_findings(found, shapes),
+        *_degree_findings(found, shapes, sums),
         *(product_findings(found.groups, products, model.name) if model else ()),
     ]
     if found.contents.scheduled:
@@ -359,7 +359,7 @@ def _range_findings(trace: Trace, options: Options, found: Measured) -> list[Fin
     return find.nvtx_low_coverage(nvtx_coverage(trace, found.kernels, options.step_range))
 
 
-def _shape_findings(found: Measured) -> list[Finding]:
+def _shape_findings(found: Measured, sums: int) -> list[Finding]:
     theory = found.theory
     if theory.model is None or theory.workload is None:
         return []
@@ -375,18 +375,18 @@ def _shape_findings(found: Measured) -> list[Finding]:
         theory.workload,
         gpu,
         sm_count=sm_count,
-        sums=sums_per_step(found.kernels, found.classes) > 0,
+        sums=sums > 0,
         rows=rows_of_launches(launches, sm_count=sm_count),
     )
 
 
-def _degree_findings(found: Measured, shapes: Sequence[Finding]) -> list[Finding]:
+def _degree_findings(found: Measured, shapes: Sequence[Finding], sums: int) -> list[Finding]:
     """Return what the collectives contradict, where the grids do not say more of it."""
     workload = found.theory.workload
     steps = found.analysed.steps.height
     if workload is None or not steps or any(one.slug == "tp-mismatch" for one in shapes):
         return []
-    return degree_findings(found.kernels, found.classes, workload)
+    return degree_findings(found.kernels, found.classes, workload, sums)
 
 
 def _layer_findings(found: Measured) -> list[Finding]:
@@ -394,7 +394,7 @@ def _layer_findings(found: Measured) -> list[Finding]:
     if theory.model is None or not theory.operators:
         return []
     expected = sum(op.kind in ATTENTION_KINDS for op in theory.operators)
-    calls = calls_per_step(found.kernels, attention_names(found.classes))
+    calls = found.attention_calls
     # Several launches a layer are an engine's choice (two passes, two batches); fewer layers,
     # or a number that no such choice gives, are another model.
     if not calls or not expected or calls % expected == 0:
