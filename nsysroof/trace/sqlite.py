@@ -46,8 +46,7 @@ class SqliteReader:
     def __init__(self, source: Source) -> None:
         """Read the table and column names; nothing else is touched yet."""
         self._source = source
-        self._roots: dict[str, int] = {}
-        self._layout: Layout = dict(self._list_tables())
+        self._layout, self._roots = self._list_tables()
 
     @property
     def layout(self) -> Layout:
@@ -157,7 +156,8 @@ class SqliteReader:
         middle = (first + last) // 2
         return [f" WHERE rowid <= {middle}", f" WHERE rowid > {middle}"]
 
-    def _list_tables(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def _list_tables(self) -> tuple[Layout, dict[str, int]]:
+        """Return the tables and their columns, and the first page of those with plain rows."""
         query = (
             "SELECT m.name, c.name, m.rootpage, c.pk FROM sqlite_master m,"
             " pragma_table_info(m.name) c"
@@ -165,16 +165,13 @@ class SqliteReader:
         )
         with self._reading("sqlite_master"), closing(self._connect()) as connection:
             rows = connection.execute(query).fetchall()
-        names: dict[str, list[str]] = {}
-        for table, column, root, _ in rows:
-            names.setdefault(table, []).append(column)
-            if root:
-                self._roots[table] = root
-        for table, _, _, key in rows:
-            if key:  # a key may be the rowid itself, or the table have none
-                self._roots.pop(table, None)
-        for table, columns in names.items():
-            yield table, tuple(columns)
+        columns: dict[str, list[str]] = {}
+        for table, column, _, _ in rows:
+            columns.setdefault(table, []).append(column)
+        # A key may be the rowid itself, or the table have none; a view has no page.
+        keyed = {table for table, _, _, key in rows if key}
+        roots = {table: root for table, _, root, _ in rows if root and table not in keyed}
+        return {table: tuple(names) for table, names in columns.items()}, roots
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._source.uri, uri=True)
