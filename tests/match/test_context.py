@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 
 from nsysroof.analysis.options import Options
@@ -14,6 +13,7 @@ from nsysroof.match.rules import load_rules
 from nsysroof.theory.gpus import find_gpu
 from nsysroof.theory.models.spec import find_model
 from nsysroof.theory.workload import Workload
+from tests.match.one_step import kernels_of_step, roles_of
 
 CAT = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u>>(T1)"
 MUL = "void at::native::elementwise_kernel<128, 4, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, at::native::binary_internal::MulFunctor<float>>>(int)"
@@ -125,22 +125,7 @@ def test_shared_experts_keep_their_roles_wherever_an_engine_runs_them(
         max(2_000, round(1.3 * sum(bounds[part] for part in role.split("+"))))
         for _, role in kernels
     ]
-    starts = [sum(times[:at]) for at in range(len(times))]
-    frame = pl.DataFrame(
-        {
-            "gpu": [0] * len(kernels),
-            "step": [0] * len(kernels),
-            "stream": [7] * len(kernels),
-            "start_ns": starts,
-            "end_ns": [start + ns for start, ns in zip(starts, times, strict=True)],
-            "name": [names.index(name) for name, _ in kernels],
-            "replayed": [True] * len(kernels),
-        }
-    )
+    frame = kernels_of_step([names.index(name) for name, _ in kernels], times)
     classes = load_rules().classify_each(names)
     placed = place_operators(frame, classes, plans, floor_ns=1_300.0)
-    found = [
-        None if at is None else "+".join(placed.operators[op].role for op in placed.covers[at])
-        for at in placed.kernels["covers"].to_list()
-    ]
-    assert found == [role for _, role in kernels]
+    assert roles_of(placed) == [role for _, role in kernels]

@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass, replace
 from functools import cache
 
-import polars as pl
 import pytest
 
 from nsysroof.analysis import Options
@@ -33,6 +32,7 @@ from tests.match.engine_steps import (
     gpt_oss_launches,
     names_of,
 )
+from tests.match.one_step import kernels_of_step, roles_of
 
 pytestmark = pytest.mark.skipif(
     not SEQUENCES.exists(), reason="the published sequences are not here"
@@ -167,25 +167,9 @@ def placed(
         value_first=projects_value_first(classes),
         attention_calls=sum(kernel.name in attention for kernel in kernels),
     )
-    starts = [sum(times[:at]) for at in range(len(times))]
-    frame = pl.DataFrame(
-        {
-            "gpu": [0] * len(kernels),
-            "step": [0] * len(kernels),
-            "stream": [7] * len(kernels),
-            "start_ns": starts,
-            "end_ns": [start + ns for start, ns in zip(starts, times, strict=True)],
-            "name": [names.index(kernel.name) for kernel in kernels],
-            "replayed": [True] * len(kernels),
-        }
-    )
+    frame = kernels_of_step([names.index(kernel.name) for kernel in kernels], times)
     placement = place_operators(frame, classes, plans, floor_ns=FLOOR_NS)
-    return [
-        None
-        if cover is None
-        else "+".join(placement.operators[at].role for at in placement.covers[cover])
-        for cover in placement.kernels["covers"]
-    ]
+    return roles_of(placement)
 
 
 def wrong(
